@@ -30,8 +30,8 @@ _COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
 
 
 @dataclass(frozen=True)
-class Condition:
-    """One condition. `holds` takes the object, and for a rule on change the object as it was (`oldSelf` in CEL)."""
+class Predicate:
+    """A condition. `holds` takes the object, and for a rule on change the object as it was (`oldSelf` in CEL)."""
 
     cel: str
     holds: Callable[[Json, Json], bool]
@@ -87,7 +87,7 @@ def _literal(value: Scalar) -> str:
     return str(value) if isinstance(value, int) else f"'{value}'"
 
 
-def compare(left: Value, how: Operator, right: Value | Scalar) -> Condition:
+def compare(left: Value, how: Operator, right: Value | Scalar) -> Predicate:
     """A field's effective value compared with a constant or with another field's."""
 
     def holds(subject: Json, _: Json) -> bool:
@@ -97,23 +97,23 @@ def compare(left: Value, how: Operator, right: Value | Scalar) -> Condition:
         return bool(_COMPARISONS[how](one, other))
 
     right_cel = right.cel() if isinstance(right, Value) else _literal(right)
-    return Condition(f"{left.cel()} {how} {right_cel}", holds)
+    return Predicate(f"{left.cel()} {how} {right_cel}", holds)
 
 
-def has(path: str) -> Condition:
+def has(path: str) -> Predicate:
     """A field is set."""
-    return Condition(f"({_has(path)})", lambda subject, _: read_path(subject, path) is not None)
+    return Predicate(f"({_has(path)})", lambda subject, _: read_path(subject, path) is not None)
 
 
-def exactly_one(*paths: str) -> Condition:
+def exactly_one(*paths: str) -> Predicate:
     """One of these fields is set, and only one."""
-    return Condition(
+    return Predicate(
         " + ".join(f"({_has(path)} ? 1 : 0)" for path in paths) + " == 1",
         lambda subject, _: sum(read_path(subject, path) is not None for path in paths) == 1,
     )
 
 
-def unchanged(path: str, default: Scalar | None, *, duration: bool = False) -> Condition:
+def unchanged(path: str, default: Scalar | None, *, duration: bool = False) -> Predicate:
     """A field is what it was before; one that was absent and has no default stays absent."""
 
     def read(subject: Json) -> Any:
@@ -127,38 +127,38 @@ def unchanged(path: str, default: Scalar | None, *, duration: bool = False) -> C
 
     if default is None:
         now, before = _has(path), _has(path, "oldSelf")
-        return Condition(f"({now}) == ({before}) && (!({now}) || self.{path} == oldSelf.{path})", holds)
+        return Predicate(f"({now}) == ({before}) && (!({now}) || self.{path} == oldSelf.{path})", holds)
     value = Value(path, default)
     if not duration:
-        return Condition(f"{value.cel()} == {value.cel('oldSelf')}", holds)
+        return Predicate(f"{value.cel()} == {value.cel('oldSelf')}", holds)
     inner = _bound("o", value.cel("oldSelf"), f"{duration_cel('d')} == {duration_cel('o')}")
-    return Condition(_bound("d", value.cel(), inner), holds)
+    return Predicate(_bound("d", value.cel(), inner), holds)
 
 
 # ---- the resource's own name
 
 
-def name_fits(length_max: int) -> Condition:
+def name_fits(length_max: int) -> Predicate:
     """The resource's own name is not longer than this."""
 
     def holds(subject: Json, _: Json) -> bool:
         name = read_path(subject, "metadata.name")
         return not isinstance(name, str) or len(name) <= length_max
 
-    return Condition(f"size(self.metadata.name) <= {length_max}", holds)
+    return Predicate(f"size(self.metadata.name) <= {length_max}", holds)
 
 
-def not_own_name(path: str) -> Condition:
+def not_own_name(path: str) -> Predicate:
     """A field is not the resource's own name."""
 
     def holds(subject: Json, _: Json) -> bool:
         value = read_path(subject, path)
         return bool(value is None or value != read_path(subject, "metadata.name"))
 
-    return Condition(_if_set(path, f"self.{path} != self.metadata.name"), holds)
+    return Predicate(_if_set(path, f"self.{path} != self.metadata.name"), holds)
 
 
-def none_own_name(path: str, field: str, where: tuple[str, str] | None = None) -> Condition:
+def none_own_name(path: str, field: str, where: tuple[str, str] | None = None) -> Predicate:
     """In no item of a list is a field the resource's own name, among the items where another field has a value."""
 
     def holds(subject: Json, _: Json) -> bool:
@@ -168,20 +168,20 @@ def none_own_name(path: str, field: str, where: tuple[str, str] | None = None) -
 
     other = f"i.{where[0]} != '{where[1]}' || " if where else ""
     each = f"{other}!has(i.{field}) || i.{field} != self.metadata.name"
-    return Condition(_if_set(path, f"self.{path}.all(i, {each})"), holds)
+    return Predicate(_if_set(path, f"self.{path}.all(i, {each})"), holds)
 
 
 # ---- lists
 
 
-def at_most_items(path: str, count: int) -> Condition:
-    return Condition(
+def at_most_items(path: str, count: int) -> Predicate:
+    return Predicate(
         _if_set(path, f"size(self.{path}) <= {count}"), lambda subject, _: len(_items(subject, path)) <= count
     )
 
 
-def no_item_has(path: str, field: str) -> Condition:
-    return Condition(
+def no_item_has(path: str, field: str) -> Predicate:
+    return Predicate(
         _if_set(path, f"self.{path}.all(i, !has(i.{field}))"),
         lambda subject, _: all(item.get(field) is None for item in _items(subject, path)),
     )
@@ -199,7 +199,7 @@ def _malformed(name: str) -> str:
     return f"!{name}.matches({quoted(Duration.pattern)})"
 
 
-def longer(left: Value, how: Literal[">", ">="], constant: str, *plus: tuple[Value, int]) -> Condition:
+def longer(left: Value, how: Literal[">", ">="], constant: str, *plus: tuple[Value, int]) -> Predicate:
     """A duration compared with a sum: constant plus each (field, how many times)."""
     constant_ms = Duration(constant).ms
 
@@ -218,10 +218,10 @@ def longer(left: Value, how: Literal[">", ">="], constant: str, *plus: tuple[Val
     inner = f"{duration_cel('d')} {how} {' + '.join(terms)}"
     for index, (value, _) in reversed(list(enumerate(plus))):
         inner = _bound(f"d{index}", value.cel(), inner)
-    return Condition(_bound("d", left.cel(), inner), holds)
+    return Predicate(_bound("d", left.cel(), inner), holds)
 
 
-def none_longer_than(path: str, most: Value) -> Condition:
+def none_longer_than(path: str, most: Value) -> Predicate:
     """No duration of a list is longer than a field's."""
 
     def holds(subject: Json, _: Json) -> bool:
@@ -230,10 +230,10 @@ def none_longer_than(path: str, most: Value) -> Condition:
         return most_ms is None or all(item is None or item <= most_ms for item in items)
 
     each = f"self.{path}.all(w, {_malformed('w')} || {duration_cel('w')} <= {duration_cel('d')})"
-    return Condition(_if_set(path, _bound("d", most.cel(), each)), holds)
+    return Predicate(_if_set(path, _bound("d", most.cel(), each)), holds)
 
 
-def no_two_equal(path: str) -> Condition:
+def no_two_equal(path: str) -> Predicate:
     """No two durations of a list are equal, however they are written."""
 
     def holds(subject: Json, _: Json) -> bool:
@@ -242,10 +242,10 @@ def no_two_equal(path: str) -> Condition:
 
     equal = f"self.{path}.filter(v, {duration_cel('v')} == {duration_cel('w')})"
     each = f"self.{path}.all(w, {equal}.size() == 1)"
-    return Condition(_if_set(path, f"self.{path}.exists(w, {_malformed('w')}) || {each}"), holds)
+    return Predicate(_if_set(path, f"self.{path}.exists(w, {_malformed('w')}) || {each}"), holds)
 
 
-def same_durations(path: str) -> Condition:
+def same_durations(path: str) -> Predicate:
     """A list holds the durations that it held, in any order and however they are written."""
 
     def holds(subject: Json, old: Json) -> bool:
@@ -259,29 +259,29 @@ def same_durations(path: str) -> Condition:
     kept = f"oldSelf.{path}.exists(v, {duration_cel('v')} == {duration_cel('w')})"
     same = f"(size(self.{path}) == size(oldSelf.{path}) && self.{path}.all(w, {kept}))"
     either = _if_set(path, f"self.{path}.exists(w, {_malformed('w')}) || {same}")
-    return Condition(f"({now}) == ({before}) && {either}", holds)
+    return Predicate(f"({now}) == ({before}) && {either}", holds)
 
 
 # ---- several conditions
 
 
-def negate(condition: Condition) -> Condition:
-    return Condition(f"!({condition.cel})", lambda subject, old: not condition.holds(subject, old))
+def negate(condition: Predicate) -> Predicate:
+    return Predicate(f"!({condition.cel})", lambda subject, old: not condition.holds(subject, old))
 
 
-def any_of(*conditions: Condition) -> Condition:
-    return Condition(
+def any_of(*conditions: Predicate) -> Predicate:
+    return Predicate(
         "(" + " || ".join(condition.cel for condition in conditions) + ")",
         lambda subject, old: any(condition.holds(subject, old) for condition in conditions),
     )
 
 
-def all_of(*conditions: Condition) -> Condition:
-    return Condition(
+def all_of(*conditions: Predicate) -> Predicate:
+    return Predicate(
         "(" + " && ".join(condition.cel for condition in conditions) + ")",
         lambda subject, old: all(condition.holds(subject, old) for condition in conditions),
     )
 
 
-def implies(premise: Condition, conclusion: Condition) -> Condition:
+def implies(premise: Predicate, conclusion: Predicate) -> Predicate:
     return any_of(negate(premise), conclusion)

@@ -28,7 +28,7 @@ class Rule:
     scope: str
     field: str
     message: str
-    condition: e.Condition
+    condition: e.Predicate
 
     @property
     def on_change(self) -> bool:
@@ -113,11 +113,11 @@ def _name_fits(prefix: str) -> Rule:
     )
 
 
-def _engine_is(engine: str) -> e.Condition:
+def _engine_is(engine: str) -> e.Predicate:
     return e.compare(_queue("engine"), "==", engine)
 
 
-def _of_spec(prefix: str, field: str, message: str, condition: e.Condition, *, name: str = "") -> Rule:
+def _of_spec(prefix: str, field: str, message: str, condition: e.Predicate, *, name: str = "") -> Rule:
     return Rule(f"{prefix}.{name or field}", "spec", field, message, condition)
 
 
@@ -125,7 +125,7 @@ _of_queue: Final = partial(_of_spec, "queue")
 _of_counter: Final = partial(_of_spec, "counter")
 
 
-def _of_engine(field: str, message: str, condition: e.Condition) -> Rule:
+def _of_engine(field: str, message: str, condition: e.Predicate) -> Rule:
     """A rule on a block of settings, in force with the engine that the block is named for."""
     return _of_queue(field, message, e.implies(_engine_is(field.partition(".")[0]), condition))
 
@@ -135,12 +135,12 @@ def _own_block(engine: str) -> Rule:
     return _of_queue(engine, message, e.implies(e.has(engine), _engine_is(engine)), name=f"{engine}.engine")
 
 
-def _of_bulk(mode: str, field: str, message: str, condition: e.Condition) -> Rule:
+def _of_bulk(mode: str, field: str, message: str, condition: e.Predicate) -> Rule:
     in_mode = e.implies(e.compare(e.Value("mode", ""), "==", mode), condition)
     return Rule(f"bulk.{mode}", "spec.bulk[]", field, f"mode {mode} {message}", in_mode)
 
 
-def _unset(*paths: str) -> e.Condition:
+def _unset(*paths: str) -> e.Predicate:
     return e.all_of(*(e.negate(e.has(path)) for path in paths))
 
 
