@@ -134,7 +134,7 @@ class TimelineLane:
                 if row.order > self.until:
                     return self.until, messages
                 if row.where not in facts:
-                    facts[row.where] = await source.known(row.order - 1, row.order)
+                    facts[row.where] = await source.known(row.order, row.order)
                 live = _live(row, facts[row.where].get(row.key), self._host.now_us())
                 if not live:
                     continue

@@ -25,11 +25,11 @@ def part_key(settings: TimelineSettings, generation: int, shard: int, part: int)
 
 
 async def read_pieces(
-    host: Host, settings: TimelineSettings, key: dict[str, Value], *, after: int = 0
+    host: Host, settings: TimelineSettings, key: dict[str, Value], *, begin: int = 0
 ) -> AsyncIterator[Facts]:
-    """The settle log of a part, piece by piece; only the rows above an order."""
+    """The settle log of a part, piece by piece; of rows below a given order nothing is kept."""
     for row in await host.store.read(Select(settings.tables.settled, key, ("facts",))):
-        yield decode(row.facts, wanted=lambda named: position_order(UUID(bytes=named[2:18])) > after)
+        yield decode(row.facts, wanted=lambda named: position_order(UUID(bytes=named[2:18])) >= begin)
         await asyncio.sleep(0)
 
 

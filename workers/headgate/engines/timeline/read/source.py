@@ -113,7 +113,7 @@ class TimelineSource:
         last = (max(time_us_of(position_at(up_to)), 0) + RESTAMPS_WITHIN_US) // part_us
         whole: Facts = {}
         while True:
-            async for facts in read_pieces(self._host, self._settings.now, self._key(part), after=after):
+            async for facts in read_pieces(self._host, self._settings.now, self._key(part), begin=after):
                 merge_facts(whole, facts)
                 for key, of_row in facts.items():
                     self._begun(key, of_row.epoch)
