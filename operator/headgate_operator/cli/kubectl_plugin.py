@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import click
 import yaml
-from headgate.api.resources.reasons import Reason
 
+from headgate.api.resources.reasons import Reason
 from headgate.client.model.times import format_time
 from headgate.command_line.arguments import DURATION, limit_option, yes_option
 from headgate.command_line.exit_codes import exit_code_of
