@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -170,25 +170,25 @@ def fast(report: Report) -> None:
 
 def servers(report: Report) -> None:
     """Everything that needs a real server, except slow tests."""
-    run_groups("not slow", report)
+    run_groups({name: f"{which} and not slow" for name, which in SERVER_GROUPS.items()}, SERVERS, report)
 
 
-def run_groups(only: str, report: Report, *options: str) -> None:
-    """Those tests of every group of servers; a group's output is printed when it has ended."""
+def run_groups(groups: Mapping[str, str], paths: Sequence[str], report: Report, *options: str) -> None:
+    """Those tests under the paths, by groups; a group's output is printed when it has ended."""
     with ThreadPoolExecutor(2) as two, ThreadPoolExecutor(len(PARALLEL)) as others:
-        lanes = {name: others if name in PARALLEL else two for name in SERVER_GROUPS}
+        lanes = {name: others if name in PARALLEL else two for name in groups}
         started = [
-            lanes[name].submit(run_quietly, name, f"{which} and {only}", *options)
-            for name, which in SERVER_GROUPS.items()
+            lanes[name].submit(run_quietly, name, "-m", which, *options, *existing(paths))
+            for name, which in groups.items()
         ]
         report.parts += [each.result() for each in started]
 
 
-def run_quietly(name: str, which: str, *options: str) -> Part:
+def run_quietly(name: str, *arguments: str) -> Part:
     """Run one group of tests that share servers, and print its output when it is done."""
     print_progress(f"\n== tests on {name}: started")
     started = time.monotonic()
-    command = pytest("-m", which, *options, *existing(SERVERS))
+    command = pytest(*arguments)
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -226,8 +226,9 @@ def everything(report: Report) -> None:
 
 def slow(report: Report) -> None:
     """The tests that are too slow for each run, and the record of their result."""
-    run("tests without servers", pytest("-m", "slow and not servers", *LONG_LIMITS, *existing(FAST)), report)
-    run_groups("slow", report, *LONG_LIMITS)
+    groups = {name: f"{which} and slow" for name, which in SERVER_GROUPS.items()}
+    groups["no server"] = "slow and not servers"
+    run_groups(groups, sorted({*FAST, *SERVERS}), report, *LONG_LIMITS)
     commit = subprocess.run(
         ["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True
     )

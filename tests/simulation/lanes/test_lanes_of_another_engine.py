@@ -5,7 +5,7 @@ named by uuids, and whose orders are no times.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -120,8 +120,8 @@ class LogSource:
     def met(self, keys: Iterable[bytes]) -> None:
         return
 
-    def settled_elsewhere(self, row: LaneRow, facts: Facts) -> int:
-        return 0
+    def settled_elsewhere(self, rows: Iterable[LaneRow], facts: Facts) -> Mapping[bytes, int]:
+        return {}
 
     def decode_reservation(self, reserved: bytes) -> RangeReservation:
         raise NotImplementedError

@@ -21,6 +21,7 @@ from headgate.engines.timeline.model.partitions import IndexKey, index_statement
 from headgate.engines.timeline.read.reading import row_key
 from headgate.store.model.positions import time_us_of
 from headgate.store.model.statements import Insert, UpdateIf
+from tests.simulation.timeline.test_timeline_lending import Job
 from tests.simulation.timeline.timeline_puts import QUEUE, SECOND, Client, GatedStore, Queue, simulate
 from tests.simulation.timeline.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready, put_many
 
@@ -220,6 +221,34 @@ def test_a_record_that_lands_late_does_not_turn_a_family_to_another_of_its_rows(
         return [each.payload for each in await received(third, await opened(third), for_s=15)]
 
     assert b"once" not in simulate(scenario, settings=replace(SHORT, retention_us=90 * SECOND))
+
+
+def test_a_row_that_lands_while_a_job_settles_its_restamped_row_does_not_come_for_it() -> None:
+    """Of a lineage the restamped row alone is there when a job reads its range. The first row lands, and an owner
+    reads both: it lines up the first. Then the job settles the restamped one, and gives the range back."""
+
+    async def scenario(queue: Queue) -> list[bytes]:
+        await lanes_ready(queue)
+        client = queue.client("producer")
+        *indexed, row, restamp = row_and_copy(client, b"once", distance_s=1)
+        for each in (*indexed, restamp):
+            await client.store.write(each)
+        await asyncio.sleep(4)
+        job = Job(queue)
+        reserved = await job.process.start(job.begin(job.reservation(0, job.client.host.now_us())))
+        rows = await job.process.start(job.read(reserved))
+        await client.store.write(row)
+        consumer = Consumer(queue, "owner", DeliveryLog())
+        engine = await opened(consumer)
+        assert [] == await received(consumer, engine, for_s=4)
+        (dispatcher,) = engine.lanes.held.values()
+        assert 1 == dispatcher.delivery_state.unsettled
+        assert Settled.DONE is await job.process.start(job.settle(reserved, rows))
+        assert [b"once"] == job.done
+        assert await job.process.start(job.reserver.give_back(job.reserved))
+        return [each.payload for each in await received(consumer, engine)]
+
+    assert [] == simulate(scenario, settings=replace(SHORT, retention_us=90 * SECOND))
 
 
 @pytest.mark.parametrize("from_s", [24.0, 24.3, 24.6, 24.9, 25.2, 25.5, 25.8])

@@ -23,7 +23,7 @@ import pytest
 
 import headgate
 from dev.servers.cassandra.serving import Serving
-from headgate.engines.contract import LaneStats
+from headgate.client.model.values import LaneStatus
 from headgate.local.processes import wait_until
 
 ROOT = Path(__file__).parents[3]
@@ -333,7 +333,7 @@ def test_three_workers_killed_in_turn_under_load_lose_nothing_and_repeat_only_wh
         assert set() == unexplained, f"{len(unexplained)} came twice that were not in flight: {reported_of[:20]}"
 
 
-def lanes_of(connection_variables: dict[str, str], queue: str) -> dict[tuple[int, int], LaneStats]:
+def lanes_of(connection_variables: dict[str, str], queue: str) -> dict[tuple[int, int], LaneStatus]:
     """How each lane stands."""
 
     async def work(connection: headgate.Headgate) -> Any:
@@ -383,7 +383,7 @@ def test_a_worker_whose_loop_hangs_while_its_touch_continues_is_stopped_and_its_
         stopped = fleet.wait_for_log("two", "emergency stop: the owner of a lane makes no progress")
         lane = tuple(map(int, stopped["lane"].split("/")))
         after = lanes_of(connection_variables, "shop/stuck")
-        assert before[lane].epoch == stopped["epoch"] < after[lane].epoch
+        assert before[lane].fencing_token == stopped["epoch"] < after[lane].fencing_token
         assert {"two"} == {each.worker for each in fleet.notes.all()}
         assert fleet.running["one"].poll() is None
         assert (503, b"a lane was taken from it: its loop hung") == livez(

@@ -121,6 +121,8 @@ class RangeReservations:
     async def _take_back(self, reservation: RangeReservation) -> None:
         """The job's settles are applied, also in rows that are not read yet; the rest is delivered as before."""
         known = await self._source.known(max(reservation.first, self._position.last), reservation.last)
-        for row in list(self._delivery_state.rows()):
-            self._delivery_state.strike(row, self._source.settled_elsewhere(row, known))
+        rows = list(self._delivery_state.rows())
+        elsewhere = self._source.settled_elsewhere(rows, known)
+        for row in rows:
+            self._delivery_state.strike(row, elsewhere.get(row.key, 0))
         self._learned(self._delivery_state.take_back(known))

@@ -7,7 +7,7 @@ read and create their form in the lane's row (`last`, `reach`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
@@ -97,8 +97,8 @@ class LaneSource(Protocol):
         """An owner has these rows in flight: of rows that represent the same messages, no other is delivered."""
         ...
 
-    def settled_elsewhere(self, row: LaneRow, facts: Facts) -> int:
-        """The bits of a row that are settled, since these facts settle another row with the same messages."""
+    def settled_elsewhere(self, rows: Iterable[LaneRow], facts: Facts) -> Mapping[bytes, int]:
+        """By their keys, the bits of rows that these facts settle in another row with the same messages."""
         ...
 
     def decode_reservation(self, reserved: bytes) -> RangeReservation:

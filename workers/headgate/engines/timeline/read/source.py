@@ -129,13 +129,19 @@ class TimelineSource:
         due, first = family_of(key)
         self._families.begun(first, due, epoch=epoch)
 
-    def settled_elsewhere(self, row: LaneRow, facts: Facts) -> int:
-        """The settles of the first row of its lineage, of which it is a restamped row."""
-        content: RowContent = row.content
-        if content.first == content.place.due:
-            return 0
-        of_first = (each.settled for key, each in facts.items() if family_of(key) == (content.first, content.first))
-        return next(of_first, 0)
+    def settled_elsewhere(self, rows: Iterable[LaneRow], facts: Facts) -> dict[bytes, int]:
+        """By its key, the messages of a row that were settled as another row of its lineage. A job may have met the
+        restamped row alone, where the owner delivers the first."""
+        lineages: dict[UUID, list[tuple[bytes, int]]] = {}
+        for key, each in facts.items():
+            if each.settled:
+                lineages.setdefault(family_of(key)[1], []).append((key, each.settled))
+        elsewhere: dict[bytes, int] = {}
+        for row in rows:
+            for key, settled in lineages.get(row.content.first, ()):
+                if key != row.key:
+                    elsewhere[row.key] = elsewhere.get(row.key, 0) | settled
+        return elsewhere
 
     def purge(self, before_us: int) -> None:
         """Rows that come from now on are settled where they were put before."""

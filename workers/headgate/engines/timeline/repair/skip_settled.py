@@ -13,7 +13,7 @@ from __future__ import annotations
 from headgate.engines.context import Host
 from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.lanes.rows import LaneRow
-from headgate.engines.lanes.settle_log_format import Facts, RowFacts, bits_of
+from headgate.engines.lanes.settle_log_format import RowFacts, bits_of
 from headgate.engines.timeline.lanes.timeline_lanes import lane_of
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.source import TimelineSource
@@ -64,14 +64,11 @@ async def _settled_rows(source: TimelineSource, last: int, up_to: int) -> list[L
     after, more = last, True
     while more and len(passed) < ROWS_MAX and after < up_to:
         piece = await source.read(after, bytes_max=SLICE_BYTES)
+        elsewhere = source.settled_elsewhere(piece.rows, facts)
         for row in piece.rows:
-            if not _is_settled(source, row, facts):
+            settled = row.settled | facts.get(row.key, RowFacts()).settled | elsewhere.get(row.key, 0)
+            if settled != bits_of(0, row.count):
                 return passed
             passed.append(row)
         after, more = piece.reached, piece.more
     return passed
-
-
-def _is_settled(source: TimelineSource, row: LaneRow, facts: Facts) -> bool:
-    settled = row.settled | facts.get(row.key, RowFacts()).settled | source.settled_elsewhere(row, facts)
-    return settled == bits_of(0, row.count)
