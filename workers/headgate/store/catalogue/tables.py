@@ -138,7 +138,7 @@ BULK = _decided(
     state=Type.TEXT,
     number=Type.BIGINT,
     plan=Type.BLOB,
-    told=Type.TEXT,
+    **{"told": Type.TEXT},  # stored so, whatever it is called now
 )
 
 BULK_MARKS = _decided(

@@ -33,6 +33,12 @@ class LaneCursors:
         """The part from which on some scan has not run."""
         return min(self.up_to.get(check, 0) for check in CHECKS)
 
+    def checked(self, up_to: Mapping[int, int], *, asked_all_us: int | None = None) -> None:
+        """These scans have run on all parts below these; the last one also has a time."""
+        self.up_to |= up_to
+        if asked_all_us is not None:
+            self.asked_all_us = asked_all_us
+
 
 class Cursors:
     """Those of one generation, as they were read; what is moved here is written."""
@@ -77,9 +83,7 @@ class Cursors:
             batch = rows[start : start + ROWS_AT_ONCE]
             await self._host.store.write(batch[0] if len(batch) == 1 else Batch(batch))
         for shard, of_lane in moved.items():
-            self.lanes[shard].up_to |= of_lane
-            if check == LAST_CHECK:
-                self.lanes[shard].asked_all_us = now_us
+            self.lanes[shard].checked(of_lane, asked_all_us=now_us if check == LAST_CHECK else None)
 
     def _rows(self, shard: int, moved: Mapping[int, int], now_us: int) -> Iterator[Insert]:
         self._written_us = max(self._written_us + 1, now_us)
