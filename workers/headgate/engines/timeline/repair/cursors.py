@@ -29,15 +29,15 @@ class LaneCursors:
     up_to: dict[int, int] = field(default_factory=dict)
     asked_all_us: int = 0
 
+    def advance(self, up_to: Mapping[int, int], at_us: int) -> None:
+        """The cursors of some scans, as they were written at that time."""
+        self.up_to |= up_to
+        if LAST_CHECK in up_to:
+            self.asked_all_us = at_us
+
     def lowest(self) -> int:
         """The part from which on some scan has not run."""
         return min(self.up_to.get(check, 0) for check in CHECKS)
-
-    def checked(self, up_to: Mapping[int, int], *, asked_all_us: int | None = None) -> None:
-        """These scans have run on all parts below these; the last one also has a time."""
-        self.up_to |= up_to
-        if asked_all_us is not None:
-            self.asked_all_us = asked_all_us
 
 
 class Cursors:
@@ -57,9 +57,7 @@ class Cursors:
             lane = self.lanes.get(row.shard)
             if lane is None or row.up_to is None:
                 continue
-            lane.up_to[row.look] = row.up_to
-            if row.look == LAST_CHECK:
-                lane.asked_all_us = row.looked_us or 0
+            lane.stand({row.look: row.up_to}, row.looked_us or 0)
         return self
 
     def lowest(self) -> int:
@@ -83,7 +81,7 @@ class Cursors:
             batch = rows[start : start + ROWS_AT_ONCE]
             await self._host.store.write(batch[0] if len(batch) == 1 else Batch(batch))
         for shard, of_lane in moved.items():
-            self.lanes[shard].checked(of_lane, asked_all_us=now_us if check == LAST_CHECK else None)
+            self.lanes[shard].advance(of_lane, now_us)
 
     def _rows(self, shard: int, moved: Mapping[int, int], now_us: int) -> Iterator[Insert]:
         self._written_us = max(self._written_us + 1, now_us)
