@@ -57,7 +57,7 @@ class Cursors:
             lane = self.lanes.get(row.shard)
             if lane is None or row.up_to is None:
                 continue
-            lane.stand({row.look: row.up_to}, row.looked_us or 0)
+            lane.advance({row.look: row.up_to}, row.looked_us or 0)
         return self
 
     def lowest(self) -> int:
