@@ -17,7 +17,7 @@ from headgate.api.rules import Fault
 from headgate.api.status import Reason
 from headgate.applying.wanted import PlacementDefaults
 from headgate.engines.registry import engine_of
-from headgate.engines.summary.reading import LaterMark
+from headgate.engines.summary.decide_figures import LaterMark
 from headgate.store.catalogue.entry import Entry
 from headgate.store.model.drift import Drift
 from headgate_operator.model.kinds import Document

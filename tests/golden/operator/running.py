@@ -20,7 +20,7 @@ import yaml
 
 from headgate.api.durations import parse_duration_ms
 from headgate.api.status import Reason
-from headgate.engines.summary.reading import LaterMark
+from headgate.engines.summary.decide_figures import LaterMark
 from headgate.store.catalogue.decide_generation import Generation, Generations
 from headgate.store.catalogue.entry import EntryState
 from headgate.store.model.drift import Drift, DriftStatus

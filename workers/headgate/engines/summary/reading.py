@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 from uuid import UUID
 
-from headgate.engines.summary.decide_figures import Figures, OwnersRow, fresh
+from headgate.engines.summary.decide_figures import Figures, LaterMark, OwnersRow, fresh
 from headgate.engines.summary.rows import SLICES, slice_of
 from headgate.store.catalogue.tables import SUMMARY
 from headgate.store.model.statements import Select
@@ -18,14 +18,6 @@ from headgate.store.store import Store
 
 FIGURES = tuple(field.name for field in fields(Figures))
 COLUMNS = ("queue", "writer", "put_us", "due_us", "until_us", *FIGURES, "at_us")
-
-
-@dataclass(frozen=True)
-class LaterMark:
-    """A message is due at this time, and perhaps more until the other."""
-
-    due_us: int
-    until_us: int
 
 
 @dataclass(frozen=True)
