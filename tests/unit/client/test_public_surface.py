@@ -27,7 +27,7 @@ from headgate.client.model.values import (
     build_summary,
 )
 from headgate.engines import contract
-from headgate.engines.summary.decide_figures import LaterMark, QueueFigures
+from headgate.engines.summary.reading import LaterMark, QueueFigures
 from tests.kit.public_surface import faults_of, public_objects
 
 NOON = datetime(2030, 1, 2, 12, tzinfo=UTC)

@@ -16,9 +16,7 @@ from headgate.engines.summary.decide_figures import (
     NOT_COUNTED,
     Figures,
     LaneStand,
-    LaterMark,
     OwnersRow,
-    QueueFigures,
     Rate,
     decide_figures,
     fresh,
@@ -28,6 +26,7 @@ from headgate.engines.summary.decide_figures import (
     with_total,
 )
 from headgate.engines.summary.decide_marks import AT_ONCE_US, PARTS_MAX, LastPut, LaterPart, Owed
+from headgate.engines.summary.reading import LaterMark, QueueFigures
 from headgate.engines.summary.rows import mark_statement
 
 SECOND = 1_000_000
