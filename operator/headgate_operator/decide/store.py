@@ -21,17 +21,19 @@ from headgate.applying.decide_steps import (
     CurrentState,
     Decided,
     Step,
+    StorageElsewhere,
+    TooManyTables,
     decide_steps,
 )
 from headgate.applying.wanted import Wanted, catalogue_keyspace, wanted_of
 from headgate.errors import HeadgateError
 from headgate.expiry import SECOND_US
 from headgate.store.catalogue.decide_generation import ChangeUnderWay, shards_in_force
-from headgate.store.catalogue.entry import EntryState
+from headgate.store.catalogue.entry import BeingDeleted, EntryState, OwnedByAnother, WrongDataCenter
 from headgate.store.catalogue.tables import CATALOGUE_TABLES
 from headgate.store.model.drift import Drift
 from headgate_operator.decide.ownership import decide_ownership, our_owner, tables_forbid
-from headgate_operator.model.plan import ConditionUpdate, PartialPlan, StoreStep, blocked, failure_of, missing_input
+from headgate_operator.model.plan import ConditionUpdate, PartialPlan, StoreStep, blocked, missing_input
 from headgate_operator.model.world import (
     DecisionMemory,
     Nothing,
@@ -198,8 +200,17 @@ def _decide_failure(failure: ResourceFailure, memory: DecisionMemory, now_us: in
 def _refused(error: HeadgateError, memory: DecisionMemory) -> PartialPlan:
     if isinstance(error, ResourceInvalid):
         return tables_forbid(error, memory)
-    failure = failure_of(error)
-    return blocked(memory, failure.reason, failure.message)
+    reason = next((reason for kind, reason in _REASONS if isinstance(error, kind)), Reason.PROGRESSING)
+    return blocked(memory, reason, " ".join(str(error).split()))
+
+
+_REASONS: Final = (
+    (StorageElsewhere, Reason.WRONG_DATA_CENTER),
+    (WrongDataCenter, Reason.WRONG_DATA_CENTER),
+    (TooManyTables, Reason.TOO_MANY_TABLES),
+    (OwnedByAnother, Reason.NAME_TAKEN),
+    (BeingDeleted, Reason.PROGRESSING),
+)
 
 
 def _by_hand(verdict: PartialPlan, drifts: tuple[Drift, ...]) -> PartialPlan:

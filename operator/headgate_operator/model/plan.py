@@ -13,13 +13,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
-from headgate.api.read.parse import ResourceInvalid
 from headgate.api.resources.reasons import Reason
-from headgate.applying.decide_steps import Step, StorageElsewhere, TooManyTables
-from headgate.errors import Conflict, EnvironmentProblem, HeadgateError, InvalidRequest, OperationRefused, Unavailable
-from headgate.store.catalogue.entry import OwnedByAnother, WrongDataCenter
-from headgate.store.clock.clock import ClockNotTrusted
-from headgate.store.schema import KeyspaceUnfit, RightsMissing, SchemaRightsMissing
+from headgate.applying.decide_steps import Step
 from headgate_operator.model.names import MANAGER, Key
 from headgate_operator.model.world import ChildName, DecisionMemory, NamespaceState, ResourceFailure, StoreConnection
 
@@ -206,23 +201,3 @@ def format_names(names: Iterable[str], most: int = 5) -> str:
     shown = sorted(names)
     more = f" and {len(shown) - most} more" if len(shown) > most else ""
     return ", ".join(shown[:most]) + more
-
-
-_REASONS: tuple[tuple[type[HeadgateError] | tuple[type[HeadgateError], ...], Reason], ...] = (
-    ((SchemaRightsMissing, RightsMissing), Reason.RIGHTS_MISSING),
-    (ClockNotTrusted, Reason.CLOCK_OUT_OF_BOUNDS),
-    ((WrongDataCenter, StorageElsewhere, KeyspaceUnfit), Reason.WRONG_DATA_CENTER),
-    (TooManyTables, Reason.TOO_MANY_TABLES),
-    (OwnedByAnother, Reason.NAME_TAKEN),
-    (ResourceInvalid, Reason.SPEC_INVALID),
-    (EnvironmentProblem, Reason.CONNECTION_MISSING),
-    (Conflict, Reason.PROGRESSING),
-    (Unavailable, Reason.CASSANDRA_UNAVAILABLE),
-    ((InvalidRequest, OperationRefused), Reason.CONNECTION_MISSING),
-)
-
-
-def failure_of(error: HeadgateError) -> ResourceFailure:
-    """The reason of a condition, and a message for its author: the first that fits, else Cassandra is unavailable."""
-    fitting = (reason for kinds, reason in _REASONS if isinstance(error, kinds))
-    return ResourceFailure(next(fitting, Reason.CASSANDRA_UNAVAILABLE), " ".join(str(error).split()))

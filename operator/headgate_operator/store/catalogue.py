@@ -39,10 +39,9 @@ from headgate.store.clock.clock import ClockNotTrusted
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.drift import ActualTable, Drift, compare
 from headgate_operator.model.names import Key, owner_of, owner_parts
-from headgate_operator.model.plan import failure_of
 from headgate_operator.model.world import UNKNOWN, ResourceFailure, StoreConnection, StoreView, Unread
 from headgate_operator.store.schema_cache import SchemaViews
-from headgate_operator.store.sessions import OpenSession, Sessions
+from headgate_operator.store.sessions import OpenSession, Sessions, failure_of
 
 log = logging.getLogger("headgate.operator")
 

@@ -16,10 +16,9 @@ from headgate.errors import HeadgateError
 from headgate_operator.cluster.port import Denied
 from headgate_operator.model.kinds import Document
 from headgate_operator.model.names import CONNECTION_COPY, MANAGED_BY, MANAGER, Key
-from headgate_operator.model.plan import failure_of
 from headgate_operator.model.world import UNKNOWN, OperatorSettings, ResourceFailure, StoreConnection, Unread
 from headgate_operator.store.secret_cache import SecretRead, Secrets
-from headgate_operator.store.sessions import OpenSession, Sessions
+from headgate_operator.store.sessions import OpenSession, Sessions, failure_of
 
 SecretPlace = tuple[str, str]
 """Namespace and name of a Secret."""

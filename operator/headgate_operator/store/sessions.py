@@ -18,13 +18,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Protocol
 
+from headgate.api.read.parse import ResourceInvalid
+from headgate.api.resources.reasons import Reason
+from headgate.applying.decide_steps import StorageElsewhere, TooManyTables
 from headgate.client.catalogue.process_context import ProcessContext
-from headgate.errors import HeadgateError, OperationRefused, Unavailable
+from headgate.errors import Conflict, EnvironmentProblem, HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.process.background_tasks import SharedWork
 from headgate.store.cassandra.settings import ConnectionSettings, read_secret_settings
-from headgate.store.schema import SchemaPort
+from headgate.store.catalogue.entry import OwnedByAnother, WrongDataCenter
+from headgate.store.clock.clock import ClockNotTrusted
+from headgate.store.schema import KeyspaceUnfit, RightsMissing, SchemaPort, SchemaRightsMissing
 from headgate.store.store import Store
 from headgate_operator.manifests.pod import CONNECTION_KEYS
+from headgate_operator.model.world import ResourceFailure
 
 SESSIONS_MAX: Final = 8
 AGAIN_S: Final = 5.0
@@ -181,3 +187,23 @@ def _written(folder: Path, name: str, text: str) -> Path:
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:
         file.write(text)
     return path
+
+
+_REASONS: tuple[tuple[type[HeadgateError] | tuple[type[HeadgateError], ...], Reason], ...] = (
+    ((SchemaRightsMissing, RightsMissing), Reason.RIGHTS_MISSING),
+    (ClockNotTrusted, Reason.CLOCK_OUT_OF_BOUNDS),
+    ((WrongDataCenter, StorageElsewhere, KeyspaceUnfit), Reason.WRONG_DATA_CENTER),
+    (TooManyTables, Reason.TOO_MANY_TABLES),
+    (OwnedByAnother, Reason.NAME_TAKEN),
+    (ResourceInvalid, Reason.SPEC_INVALID),
+    (EnvironmentProblem, Reason.CONNECTION_MISSING),
+    (Conflict, Reason.PROGRESSING),
+    (Unavailable, Reason.CASSANDRA_UNAVAILABLE),
+    ((InvalidRequest, OperationRefused), Reason.CONNECTION_MISSING),
+)
+
+
+def failure_of(error: HeadgateError) -> ResourceFailure:
+    """The reason of a condition, and a message for its author: the first that fits, else Cassandra is unavailable."""
+    fitting = (reason for kinds, reason in _REASONS if isinstance(error, kinds))
+    return ResourceFailure(next(fitting, Reason.CASSANDRA_UNAVAILABLE), " ".join(str(error).split()))

@@ -24,9 +24,8 @@ from headgate.store.clock.clock import ClockNotTrusted
 from headgate.store.schema import KeyspaceUnfit, SchemaRightsMissing
 from headgate_operator.cluster.port import ApiObject, Denial, Denied
 from headgate_operator.manifests.pod import CONNECTION_FILES, CONNECTION_KEYS
-from headgate_operator.model.plan import failure_of
 from headgate_operator.store.secret_cache import BELIEVED_S, FRESH_S, SecretRead, Secrets, digest_of, plain_values
-from headgate_operator.store.sessions import AGAIN_S, IDLE_S, Sessions, TooManyConnections
+from headgate_operator.store.sessions import AGAIN_S, IDLE_S, Sessions, TooManyConnections, failure_of
 from tests.kit.simulated_world import World
 
 VALUES = {"CONTACT_POINTS": "10.0.0.1"}
