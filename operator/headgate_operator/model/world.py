@@ -17,7 +17,6 @@ from headgate.api.resources.reasons import Reason
 from headgate.api.rules.rules import Fault
 from headgate.applying.wanted import PlacementDefaults
 from headgate.engines.registry import engine_of
-from headgate.engines.summary.decide_figures import LaterMark
 from headgate.engines.summary.decide_marks import LaterMark
 from headgate.store.catalogue.entry import Entry
 from headgate.store.model.drift import Drift

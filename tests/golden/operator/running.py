@@ -20,8 +20,7 @@ import yaml
 
 from headgate.api.resources.reasons import Reason
 from headgate.api.values.units import Duration
-from headgate.engines.summary.decide_figures import LaterMark
-from headgate.engines.summary.reading import LaterMark
+from headgate.engines.summary.decide_marks import LaterMark
 from headgate.store.catalogue.decide_generation import Generation, Generations
 from headgate.store.catalogue.entry import EntryState
 from headgate.store.model.drift import Drift, DriftStatus

@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import yaml
 
-from headgate.engines.summary.decide_figures import LaterMark
+from headgate.engines.summary.decide_marks import LaterMark
 from headgate.expiry import SECOND_US
 from headgate.store.clock.clock import ClockFigures
 from headgate.telemetry.metrics import Registry, Sample

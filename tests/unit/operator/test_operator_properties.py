@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from headgate.api.resources.reasons import Reason
 from headgate.applying.decide_steps import DropTable, Forget, ForgetRows, MarkDeleting
-from headgate.engines.summary.decide_figures import LaterMark
+from headgate.engines.summary.decide_marks import LaterMark
 from headgate.expiry import SECOND_US
 from headgate.store.catalogue.entry import EntryState
 from headgate_operator.model.names import ADOPT, FINALIZER

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.summary.decide_figures import LaterMark
+from headgate.engines.summary.decide_marks import LaterMark
 from headgate.expiry import SECOND_US
 from headgate_operator.decide.scaling import ScalingDecision, decide_scaling
 from headgate_operator.model.names import consumer_name

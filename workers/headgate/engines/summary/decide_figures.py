@@ -23,14 +23,6 @@ NOT_COUNTED = -1
 
 
 @dataclass(frozen=True)
-class LaterMark:
-    """A message is due at this time, and perhaps more until the other."""
-
-    due_us: int
-    until_us: int
-
-
-@dataclass(frozen=True)
 class LaneStand:
     """The state of an owned lane."""
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 from uuid import UUID
 
-from headgate.engines.summary.decide_figures import Figures, LaterMark, OwnersRow, fresh
+from headgate.engines.summary.decide_figures import Figures, OwnersRow, fresh
 from headgate.engines.summary.decide_marks import LaterMark
 from headgate.engines.summary.rows import NEXT_DUE, SLICES, key_of, slice_of
 from headgate.store.catalogue.tables import SUMMARY
