@@ -1,5 +1,5 @@
 """Tables in docs/internals that are made from what they list: attacks from the tests that bear their numbers,
-breakages from the files of tests/mutants, the states of a message from `engines/lanes/message_life.py`.
+breakages from the files of tests/mutants, the states of a message from `engines/lanes/delivery/message_life.py`.
 
 `.venv/bin/python -m tests.kit.generated_tables --write` writes them again.
 """
@@ -14,7 +14,7 @@ from itertools import groupby
 from pathlib import Path
 
 from dev.mutants import Mutant, read_mutants
-from headgate.engines.lanes.message_life import TRANSITIONS, LifeEvent, LifeState
+from headgate.engines.lanes.delivery.message_life import TRANSITIONS, LifeEvent, LifeState
 from tests.kit.attacks_table import table as attacks
 from tests.kit.attacks_table import tests_by_attack
 

@@ -47,9 +47,9 @@ RULES = (
             "headgate*.decide_*", "headgate.expiry", "headgate.store.clock.clock_state",
             "headgate.store.model.*", "headgate.counters.model.*", "headgate.counters.types.*",
             "headgate.engines.*.model.*", "headgate.engines.contract", "headgate.engines.packed_row",
-            "headgate.engines.lanes.delivery_state", "headgate.engines.lanes.read_budget",
-            "headgate.engines.lanes.rows", "headgate.engines.lanes.settle_log",
-            "headgate.engines.lanes.settle_log_format", "headgate.api.*",
+            "headgate.engines.lanes.delivery.delivery_state", "headgate.engines.lanes.delivery.read_budget",
+            "headgate.engines.lanes.delivery.rows", "headgate.engines.lanes.log.settle_log",
+            "headgate.engines.lanes.log.settle_log_format", "headgate.api.*",
             *(f"headgate_operator.{name}" for name in (
                 "model.*", "manifests.*", "decide.*", "cluster.port", "install.rbac",
                 "dry_run.effects_on_world", "dry_run.offline", "dry_run.projection",

@@ -20,7 +20,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from headgate.engines.lanes.settle_log_format import bits_of, ranges_of
+from headgate.engines.lanes.log.settle_log_format import bits_of, ranges_of
 from headgate.engines.packed_row import PackedRun, RowBroken, directory, open_row
 
 BATCH_MESSAGES = 20_000

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 
 from headgate.engines.context import Host
 from headgate.engines.contract import Engine
-from headgate.engines.lanes.decide_lease import LeaseTerms
+from headgate.engines.lanes.ownership.decide_lease import LeaseTerms
 from headgate.engines.memory.engine import MemoryQueue
 from headgate.engines.memory.server import MemoryServer
 from headgate.engines.memory.settings import MemorySettings

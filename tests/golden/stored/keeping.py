@@ -19,8 +19,8 @@ from headgate.api.read.parse import parse_resource
 from headgate.api.read.versions import document_of, resource_of
 from headgate.counters.model.decide_shards import tally_cell, tally_of
 from headgate.counters.types.registry import type_of
-from headgate.engines.lanes import settle_log_format
 from headgate.engines.lanes.balance.decide_dual_owners import HeldLanes, LaneClaim, decode_held, encode_held
+from headgate.engines.lanes.log import settle_log_format
 from headgate.engines.packed_row import PackedRun, pack, unpack
 from headgate.engines.receipts import read_receipt, receipts_of
 from headgate.engines.registry import ENGINE_MODULES, tables_of

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headgate.engines.contract import Ack, NewMessage
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.timeline.inspect.peek import peek
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.settings import GenerationSettings

@@ -8,9 +8,9 @@ from dataclasses import replace
 from typing import Any
 
 from headgate.engines.contract import Ack, NewMessage, Settled
-from headgate.engines.lanes.decide_lease import RenewalResult
-from headgate.engines.lanes.lease import Lane
-from headgate.engines.lanes.settle_log import Piece
+from headgate.engines.lanes.log.settle_log import Piece
+from headgate.engines.lanes.ownership.decide_lease import RenewalResult
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.store.model.positions import first_at, position_order
 from tests.simulation.timeline.timeline_puts import SECOND, Client, Queue, simulate

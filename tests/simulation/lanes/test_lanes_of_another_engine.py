@@ -13,15 +13,15 @@ from uuid import UUID
 from headgate.engines.context import Host
 from headgate.engines.contract import Ack, Delivery, LaneOwner, Settled
 from headgate.engines.lanes.balance.membership import Sharing
-from headgate.engines.lanes.decide_lease import LaneState, LeaseTerm, LeaseTerms
+from headgate.engines.lanes.delivery.rows import DeliveryTerms, HandOut, LaneRow, Move
 from headgate.engines.lanes.dispatcher import Dispatcher, DispatchTerms, SettleRequest
-from headgate.engines.lanes.engine_lanes import Work
 from headgate.engines.lanes.lane_name import LaneName
-from headgate.engines.lanes.lane_set import LaneSet
-from headgate.engines.lanes.lease import Lane
-from headgate.engines.lanes.rows import DeliveryTerms, HandOut, LaneRow, Move
-from headgate.engines.lanes.settle_log import Piece
-from headgate.engines.lanes.settle_log_format import Facts, decode, merge_facts
+from headgate.engines.lanes.log.settle_log import Piece
+from headgate.engines.lanes.log.settle_log_format import Facts, decode, merge_facts
+from headgate.engines.lanes.ownership.decide_lease import LaneState, LeaseTerm, LeaseTerms
+from headgate.engines.lanes.ownership.engine_lanes import Work
+from headgate.engines.lanes.ownership.lane_set import LaneSet
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.lanes.source import RangeReservation, RowSlice
 from headgate.engines.receipts import receipts_of
 from headgate.engines.summary.decide_figures import LaneStand

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from headgate.engines.contract import Ack, Delivery, ExtendDelivery, NewMessage, Settled
-from headgate.engines.lanes.read_budget import ReadBudget
+from headgate.engines.lanes.delivery.read_budget import ReadBudget
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.model.settings import GenerationSettings
 from tests.simulation.timeline.timeline_puts import SECOND, Client, Queue, simulate

@@ -11,10 +11,10 @@ from typing import Any
 
 from headgate.engines.contract import Ack, NewMessage, Settled
 from headgate.engines.lanes.balance.decide_dual_owners import DualOwnership
-from headgate.engines.lanes.decide_lease import LeaseTerm, RenewalResult
 from headgate.engines.lanes.dispatcher import Dispatcher
 from headgate.engines.lanes.lane_name import LaneName
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.ownership.decide_lease import LeaseTerm, RenewalResult
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.expiry import Promise
 from headgate.store.model.statements import UpdateIf, is_

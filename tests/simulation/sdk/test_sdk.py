@@ -15,7 +15,7 @@ from headgate.client.model.times import SECOND_US
 from headgate.client.queue import Queue
 from headgate.client.queues import CatalogueUnreadable
 from headgate.engines.contract import PassEnd
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.errors import HeadgateError
 from headgate.runtime.worker.worker_queue import WorkerQueue

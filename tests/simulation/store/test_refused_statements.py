@@ -13,7 +13,7 @@ import pytest
 
 from headgate.engines.contract import NewMessage
 from headgate.engines.lanes.lane_name import LaneName
-from headgate.engines.lanes.lane_set import LaneSet
+from headgate.engines.lanes.ownership.lane_set import LaneSet
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.model.layout import MessagePlace, id_bytes
 from headgate.errors import EnvironmentProblem, HeadgateError, OperationRefused

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from headgate.engines.contract import Cancelled, NewMessage
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.receipts import read_receipt
 from headgate.engines.timeline.lanes import retire_lane
 from headgate.engines.timeline.lanes.retire_lane import FreeLane, close_free_lane

@@ -12,7 +12,7 @@ from uuid import UUID
 import pytest
 
 from headgate.engines.contract import DeadLetterDelivery, Delivery, NackDelivery, NewMessage, Settle
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.layout import MessagePlace, id_bytes

@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from headgate.engines.contract import Ack, Cancelled, Delivery, ExtendDelivery, NackDelivery, NewMessage, Settled
-from headgate.engines.lanes.lease import Lane
-from headgate.engines.lanes.settle_log_format import RowFacts, Tried, encode
+from headgate.engines.lanes.log.settle_log_format import RowFacts, Tried, encode
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.packed_row import PackedRun, pack
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.model.lane_rows import lane_key

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from headgate.engines.contract import Ack, Delivery, ExtendDelivery, NackDelivery, NewMessage, Settled
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.errors import HeadgateError
 from headgate.store.model.statements import UpdateIf, is_

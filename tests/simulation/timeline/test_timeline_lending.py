@@ -11,9 +11,11 @@ from uuid import UUID
 import pytest
 
 from headgate.engines.contract import Ack, Delivery, NackDelivery, NewMessage, Settled
-from headgate.engines.lanes.decide_lease import LaneState, LeaseTerm
 from headgate.engines.lanes.dispatcher import Dispatcher
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.log.settle_log import Piece
+from headgate.engines.lanes.log.settle_log_format import Facts
+from headgate.engines.lanes.ownership.decide_lease import LaneState, LeaseTerm
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.lanes.range_reserver import (
     RangeReserver,
     RangeTaken,
@@ -22,8 +24,6 @@ from headgate.engines.lanes.range_reserver import (
     ReservedRange,
     ReservedRow,
 )
-from headgate.engines.lanes.settle_log import Piece
-from headgate.engines.lanes.settle_log_format import Facts
 from headgate.engines.lanes.source import RangeReservation
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.inspect.peek import peek

@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from headgate.engines.contract import Ack, MessageState, NewMessage, PassEnd
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.model.decide_repair import CHECKS, EVERYTHING
 from headgate.engines.timeline.model.lane_rows import lane_key

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from headgate.engines.contract import Ack, NackDelivery, NewMessage, Settled
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.layout import MessagePlace, id_bytes
 from headgate.store.catalogue.decide_generation import decide_next

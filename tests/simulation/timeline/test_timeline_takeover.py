@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from headgate.engines.contract import Ack, DeadLetterDelivery, NackDelivery
-from headgate.engines.lanes.settle_log_format import RowFacts, encode
+from headgate.engines.lanes.log.settle_log_format import RowFacts, encode
 from headgate.engines.packed_row import unpack
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.read.lane_records import part_key

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headgate.engines.contract import MessageLocation, Repaired
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.packed_row import PackedRun, pack
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.make_lanes import make_lanes

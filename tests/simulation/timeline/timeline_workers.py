@@ -8,8 +8,8 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from headgate.engines.contract import Ack, Delivery, NewMessage, Settled
-from headgate.engines.lanes.decide_lease import LeaseTerms
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.ownership.decide_lease import LeaseTerms
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.model.lane_rows import lane_key

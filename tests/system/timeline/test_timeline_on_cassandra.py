@@ -21,7 +21,7 @@ import pytest
 
 from dev.servers.cassandra.serving import Serving
 from headgate.engines.contract import Ack, Cancelled, NewMessage, PassEnd, Settled
-from headgate.engines.lanes.decide_lease import LeaseTerms
+from headgate.engines.lanes.ownership.decide_lease import LeaseTerms
 from headgate.engines.packed_row import PackedRun
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.make_lanes import make_lanes

@@ -28,8 +28,8 @@ from typing import Any
 
 import headgate
 from headgate.engines.contract import Ack, Cancelled, Delivery, NackDelivery, NewMessage, Repaired, Settle
-from headgate.engines.lanes.decide_lease import LeaseTerms
 from headgate.engines.lanes.lane_name import LaneName
+from headgate.engines.lanes.ownership.decide_lease import LeaseTerms
 from headgate.engines.receipts import read_receipt
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.make_lanes import make_lanes

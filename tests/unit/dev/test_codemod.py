@@ -163,7 +163,7 @@ def test_a_new_name_that_is_another_rules_old_one_is_refused(tree: Tree) -> None
 
 def test_a_module_moves_with_everything_that_names_it(tree: Tree) -> None:
     tree.write("workers/headgate/engines/tally.py", "class Tally: ...\n")
-    tree.write("workers/headgate/engines/lanes/lease.py", "")
+    tree.write("workers/headgate/engines/lanes/ownership/lease.py", "")
     tree.write("pyproject.toml", 'x = "headgate.engines.tally:Tally"\n')
     tree.write("docs/a.md", "`engines/tally.py`, `tally.py`, workers/headgate/engines/tally.py, other/tally.py\n")
     tree.write(

@@ -35,7 +35,7 @@ WRONG = [
     ("checkout", "headgate_operator.decide.resource", "headgate_spark.options"),
     ("checkout", "headgate.client.queue", "headgate_spark.options"),
     ("tests", "headgate_operator.decide.resource", "tests"),
-    ("rooms", "headgate.engines.lanes.lease", "headgate.client.queue"),
+    ("rooms", "headgate.engines.lanes.ownership.lease", "headgate.client.queue"),
     ("rooms", "headgate.client.queue", "headgate.runtime.worker.worker"),
     ("rooms", "headgate.api.resources.queues", "headgate.store.store"),
     ("rooms", "headgate.runtime.worker.slots", "headgate.testing"),
@@ -66,7 +66,7 @@ WRONG = [
     ("spark", "headgate_spark.read.stream_reader", "headgate_spark.jobs.sinks"),
     ("spark", "headgate_spark.new_room", "headgate.errors"),
     ("spark-engines", "headgate_spark.jobs.tasks", "headgate_spark.engines.timeline.ids"),
-    ("driver", "headgate.engines.lanes.lease", "cassandra"),
+    ("driver", "headgate.engines.lanes.ownership.lease", "cassandra"),
     ("driver", "dev.servers.cassandra.ready", "cassandra"),
     ("api-server", "headgate_operator.informers.kopf_watch", "kubernetes"),
     ("kopf", "headgate_operator.cluster.api_server", "kopf"),
@@ -79,7 +79,7 @@ WRONG = [
 """A contract, an importer, and an import that breaks the contract and no other."""
 
 UNREACHABLE = [
-    ("pure", "headgate.engines.lanes.delivery_state", "time"),
+    ("pure", "headgate.engines.lanes.delivery.delivery_state", "time"),
     ("pure", "headgate_operator.model.world", "headgate.store.store"),
     ("pure", "headgate.counters.types.registry", "numpy"),
     ("pure", "headgate.store.model.table", "random"),

@@ -19,7 +19,7 @@ from headgate.api.read.parse import check_resource
 from headgate.api.resources.passed_on import ITEMS_MAX
 from headgate.api.rules.bounds import DEPTH_MAX, PASSED_ON_BYTES_MAX, SPEC_BYTES_MAX
 from headgate.applying.decide_steps import TABLES_MAX
-from headgate.engines.lanes.rows import HOLES_MAX
+from headgate.engines.lanes.delivery.rows import HOLES_MAX
 from headgate.engines.registry import ENGINE_MODULES, tables_of
 from headgate.engines.timeline.engine import LANES_MAX
 from headgate.engines.timeline.model.layout import TTL_S_MAX

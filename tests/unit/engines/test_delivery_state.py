@@ -10,9 +10,9 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headgate.engines.lanes.delivery_state import DeliveryState
-from headgate.engines.lanes.rows import DeliveryTerms, HandOut, LaneRow, Why
-from headgate.engines.lanes.settle_log_format import Moved, RowFacts, Tried, decode, encode
+from headgate.engines.lanes.delivery.delivery_state import DeliveryState
+from headgate.engines.lanes.delivery.rows import DeliveryTerms, HandOut, LaneRow, Why
+from headgate.engines.lanes.log.settle_log_format import Moved, RowFacts, Tried, decode, encode
 from headgate.process.live import Live
 
 SECOND = 1_000_000

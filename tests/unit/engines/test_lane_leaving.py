@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from headgate.engines.lanes.delivery_state import DeliveryState
-from headgate.engines.lanes.rows import DeliveryTerms, HandOut, LaneRow, Why
-from headgate.engines.lanes.settle_log_format import RowFacts, Tried
+from headgate.engines.lanes.delivery.delivery_state import DeliveryState
+from headgate.engines.lanes.delivery.rows import DeliveryTerms, HandOut, LaneRow, Why
+from headgate.engines.lanes.log.settle_log_format import RowFacts, Tried
 from headgate.process.live import Live
 
 SECOND = 1_000_000

@@ -7,8 +7,8 @@ from collections import Counter
 
 import pytest
 
+from headgate.engines.lanes.delivery.round_robin import CYCLE_S, Turns
 from headgate.engines.lanes.poll_schedule import Beat
-from headgate.engines.lanes.round_robin import CYCLE_S, Turns
 
 
 def test_the_own_times_of_a_thousand_lanes_are_spread_over_the_second_and_their_polls_go_out_together() -> None:

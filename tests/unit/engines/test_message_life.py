@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.lanes import delivery_state as module
-from headgate.engines.lanes import message_life
-from headgate.engines.lanes.delivery_state import DeliveryState, PendingFacts
-from headgate.engines.lanes.message_life import STEPS, TRANSITIONS, LifeEvent, LifeState
-from headgate.engines.lanes.rows import DeliveryTerms, HandOut, LaneRow, Move
-from headgate.engines.lanes.settle_log_format import Moved, RowFacts, Tried
+from headgate.engines.lanes.delivery import delivery_state as module
+from headgate.engines.lanes.delivery import message_life
+from headgate.engines.lanes.delivery.delivery_state import DeliveryState, PendingFacts
+from headgate.engines.lanes.delivery.message_life import STEPS, TRANSITIONS, LifeEvent, LifeState
+from headgate.engines.lanes.delivery.rows import DeliveryTerms, HandOut, LaneRow, Move
+from headgate.engines.lanes.log.settle_log_format import Moved, RowFacts, Tried
 from headgate.errors import Bug
 from headgate.process.live import Live
 

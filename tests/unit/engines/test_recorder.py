@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any, cast
 
-from headgate.engines.lanes.settle_log import Piece, Record
-from headgate.engines.lanes.settle_log_format import decode
-from headgate.engines.lanes.settle_log_writer import Recorder
+from headgate.engines.lanes.log.settle_log import Piece, Record
+from headgate.engines.lanes.log.settle_log_format import decode
+from headgate.engines.lanes.log.settle_log_writer import Recorder
 from headgate.engines.lanes.source import LaneSource
 from headgate.errors import Unavailable
 from tests.unit.engines.test_delivery_state import give, row, state_with

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
-from headgate.engines.lanes.settle_log import PIECE_BYTES_MAX, Piece, Record
-from headgate.engines.lanes.settle_log_format import Facts, Moved, RowFacts, decode, encode, encode_row, merge_facts
+from headgate.engines.lanes.log.settle_log import PIECE_BYTES_MAX, Piece, Record
+from headgate.engines.lanes.log.settle_log_format import (
+    Facts,
+    Moved,
+    RowFacts,
+    decode,
+    encode,
+    encode_row,
+    merge_facts,
+)
 from tests.unit.engines.test_delivery_state import row
 
 EPOCH = 7

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headgate.engines.lanes.settle_log_format import bits_of
+from headgate.engines.lanes.log.settle_log_format import bits_of
 from headgate.engines.packed_row import PackedRun, RowBroken, pack, unpack
 from headgate.engines.timeline.model.layout import id_suffix
 from headgate_spark.engines.packed_columns import TYPES, About, BatchBuilder, Exceptions, OpenRow

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.engines.lanes.rows import LaneRow
+from headgate.engines.lanes.delivery.rows import LaneRow
 from headgate.engines.timeline.lanes.decide_retire import (
     Ahead,
     batches,

@@ -32,7 +32,8 @@ from headgate.engines.timeline.model.row import (
     share_writes,
 )
 from headgate.engines.timeline.model.settings import GenerationSettings
-from headgate.engines.timeline.put.decide_ack import (
+from headgate.engines.timeline.put.decide_once import Claim, ClaimedKey, ClaimStatus, slot_of, sort_standings
+from headgate.engines.timeline.put.decide_outcome import (
     KnownGenerations,
     Sent,
     WriteAnswer,
@@ -41,7 +42,6 @@ from headgate.engines.timeline.put.decide_ack import (
     may_restamp,
     with_tail,
 )
-from headgate.engines.timeline.put.decide_once import Claim, ClaimedKey, ClaimStatus, slot_of, sort_standings
 from headgate.errors import Bug
 from headgate.expiry import Promise
 from headgate.store.process_positions import process_positions

@@ -11,7 +11,7 @@ import yaml
 
 from headgate.api.read.parse import parse_resource
 from headgate.applying.wanted import PlacementDefaults, wanted_of
-from headgate.engines.lanes.decide_lease import LeaseTerms
+from headgate.engines.lanes.ownership.decide_lease import LeaseTerms
 from headgate.engines.timeline.model.from_catalogue import NotATimelineQueue, settings_of
 from headgate.engines.timeline.model.settings import GenerationSettings as Lanes
 from headgate.engines.timeline.model.settings import ShardBy, TimelineSettings

@@ -12,7 +12,7 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from headgate.engines.lanes.read_budget import ReadBudget
+from headgate.engines.lanes.delivery.read_budget import ReadBudget
 from headgate.errors import Unavailable
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.positions import Positions

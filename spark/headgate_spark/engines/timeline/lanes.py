@@ -13,17 +13,17 @@ from uuid import UUID
 
 from headgate.client.queue import Queue
 from headgate.engines.contract import Settled
-from headgate.engines.lanes.decide_lease import LeaseTerm
+from headgate.engines.lanes.delivery.rows import LaneRow
 from headgate.engines.lanes.lane_name import LaneName, format_lane, parse_lane
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.log.settle_log_format import Facts, RowFacts
+from headgate.engines.lanes.ownership.decide_lease import LeaseTerm
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.lanes.range_reserver import (
     GrantedReservation,
     RangeReserver,
     ReservedRange,
     ReservedRow,
 )
-from headgate.engines.lanes.rows import LaneRow
-from headgate.engines.lanes.settle_log_format import Facts, RowFacts
 from headgate.engines.lanes.source import RangeReservation
 from headgate.engines.timeline.lanes.timeline_lanes import lane_of
 from headgate.engines.timeline.read.reading import RowContent

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from headgate.engines.lanes.lane_name import LaneName
-from headgate.engines.lanes.settle_log_format import Facts, RowFacts, bits_of
+from headgate.engines.lanes.log.settle_log_format import Facts, RowFacts, bits_of
 from headgate.engines.packed_row import unpack
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.lane_snapshot import LaneRows, LaneView, read_lane_view

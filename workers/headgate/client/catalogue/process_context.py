@@ -16,7 +16,7 @@ from uuid import UUID, uuid4
 
 from headgate.counters.model.decide_passes import HintWindows
 from headgate.engines.context import Host
-from headgate.engines.lanes.read_budget import ReadBudget
+from headgate.engines.lanes.delivery.read_budget import ReadBudget
 from headgate.engines.registry import ENGINE_MODULES
 from headgate.process.live import Live
 from headgate.store.cassandra.settings import ConnectionSettings

@@ -11,9 +11,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from headgate.engines.lanes.delivery_state import DeliveryState
-from headgate.engines.lanes.rows import LaneRow
-from headgate.engines.lanes.settle_log import Record
+from headgate.engines.lanes.delivery.delivery_state import DeliveryState
+from headgate.engines.lanes.delivery.rows import LaneRow
+from headgate.engines.lanes.log.settle_log import Record
 from headgate.engines.lanes.source import LaneSource
 from headgate.store.store import STORE_ERRORS
 

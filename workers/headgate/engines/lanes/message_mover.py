@@ -10,9 +10,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from headgate.engines.lanes.delivery_state import DeliveryState
-from headgate.engines.lanes.rows import Move
-from headgate.engines.lanes.settle_log_writer import Recorder
+from headgate.engines.lanes.delivery.delivery_state import DeliveryState
+from headgate.engines.lanes.delivery.rows import Move
+from headgate.engines.lanes.log.settle_log_writer import Recorder
 from headgate.engines.lanes.source import LaneSource
 from headgate.store.store import STORE_ERRORS
 

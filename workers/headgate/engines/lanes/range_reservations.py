@@ -15,11 +15,11 @@ import asyncio
 from collections.abc import Callable
 
 from headgate.engines.lanes.cursor import Position
-from headgate.engines.lanes.decide_lease import LeaseTerm
-from headgate.engines.lanes.delivery_state import DeliveryState
-from headgate.engines.lanes.lease import Lane
-from headgate.engines.lanes.settle_log_format import Facts, encode_in_flight
-from headgate.engines.lanes.settle_log_writer import Recorder
+from headgate.engines.lanes.delivery.delivery_state import DeliveryState
+from headgate.engines.lanes.log.settle_log_format import Facts, encode_in_flight
+from headgate.engines.lanes.log.settle_log_writer import Recorder
+from headgate.engines.lanes.ownership.decide_lease import LeaseTerm
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.lanes.source import LaneSource, RangeReservation
 from headgate.expiry import others_may_act
 from headgate.process.live import Live

@@ -20,11 +20,11 @@ from typing import Any
 
 from headgate.engines.context import Host
 from headgate.engines.contract import Settled
-from headgate.engines.lanes.decide_lease import LaneState, LeaseTerm
-from headgate.engines.lanes.lease import Lane
-from headgate.engines.lanes.rows import LaneRow
-from headgate.engines.lanes.settle_log import Record
-from headgate.engines.lanes.settle_log_format import Facts, RowFacts, bits_of, decode_in_flight, encode_in_flight
+from headgate.engines.lanes.delivery.rows import LaneRow
+from headgate.engines.lanes.log.settle_log import Record
+from headgate.engines.lanes.log.settle_log_format import Facts, RowFacts, bits_of, decode_in_flight, encode_in_flight
+from headgate.engines.lanes.ownership.decide_lease import LaneState, LeaseTerm
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.lanes.source import LaneSource, RangeReservation
 from headgate.errors import Conflict, OperationRefused, Unavailable
 from headgate.expiry import Promise, others_may_act

@@ -13,9 +13,9 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from headgate.engines.contract import Delivery
-from headgate.engines.lanes.rows import HandOut, LaneRow, Move
-from headgate.engines.lanes.settle_log import Piece
-from headgate.engines.lanes.settle_log_format import Facts
+from headgate.engines.lanes.delivery.rows import HandOut, LaneRow, Move
+from headgate.engines.lanes.log.settle_log import Piece
+from headgate.engines.lanes.log.settle_log_format import Facts
 from headgate.store.model.types import Value
 
 

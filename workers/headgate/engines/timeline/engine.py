@@ -33,10 +33,10 @@ from headgate.engines.contract import (
     Stats,
 )
 from headgate.engines.lanes.balance.membership import Sharing
+from headgate.engines.lanes.delivery.round_robin import Turns
 from headgate.engines.lanes.dispatcher import SettleRequest
 from headgate.engines.lanes.lane_name import LaneName, format_lane
-from headgate.engines.lanes.lane_set import LaneSet
-from headgate.engines.lanes.round_robin import Turns
+from headgate.engines.lanes.ownership.lane_set import LaneSet
 from headgate.engines.receipts import receipts_of
 from headgate.engines.timeline.inspect.locate import Finder
 from headgate.engines.timeline.inspect.peek import peek

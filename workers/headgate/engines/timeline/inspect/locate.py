@@ -13,7 +13,7 @@ from typing import Any
 
 from headgate.engines.context import Host
 from headgate.engines.contract import MessageLocation, MessageState
-from headgate.engines.lanes.settle_log_format import RowFacts
+from headgate.engines.lanes.log.settle_log_format import RowFacts
 from headgate.engines.packed_row import PackedRun, unpack
 from headgate.engines.timeline.lanes.lane_snapshot import Held, LaneView, read_lane_view
 from headgate.engines.timeline.model.decide_place import decide_shard

@@ -12,8 +12,8 @@ from collections.abc import Sequence
 
 from headgate.engines.context import Host
 from headgate.engines.contract import Peeked, Visibility
-from headgate.engines.lanes.rows import LaneRow
-from headgate.engines.lanes.settle_log_format import RowFacts, bits_of
+from headgate.engines.lanes.delivery.rows import LaneRow
+from headgate.engines.lanes.log.settle_log_format import RowFacts, bits_of
 from headgate.engines.packed_row import PackedRun, attributes_of
 from headgate.engines.timeline.lanes.lane_snapshot import Held, LaneRows, LaneView, list_lane_views, part_at
 from headgate.engines.timeline.model.layout import id_text, ids_of

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 
 from headgate.engines.context import Host
 from headgate.engines.contract import LaneStats, Stats
-from headgate.engines.lanes.rows import DeliveryTerms
-from headgate.engines.lanes.settle_log_format import Facts
+from headgate.engines.lanes.delivery.rows import DeliveryTerms
+from headgate.engines.lanes.log.settle_log_format import Facts
 from headgate.engines.timeline.lanes.lane_snapshot import Held, LaneView, list_lane_views, order_of, part_at
 from headgate.engines.timeline.model.layout import LATER_SUBS_FROM
 from headgate.engines.timeline.model.settings import TimelineSettings

@@ -13,9 +13,9 @@ from collections.abc import Hashable, Iterable, Iterator, Sequence
 from enum import Enum
 from typing import Any, Protocol, TypeVar
 
+from headgate.engines.lanes.delivery.rows import LaneRow
 from headgate.engines.lanes.lane_name import LaneName
-from headgate.engines.lanes.rows import LaneRow
-from headgate.engines.lanes.settle_log_format import bits_of
+from headgate.engines.lanes.log.settle_log_format import bits_of
 from headgate.expiry import others_may_act_after
 
 BATCH_ROWS_MAX = 100

@@ -14,11 +14,11 @@ from functools import partial
 from uuid import UUID
 
 from headgate.engines.context import Host
-from headgate.engines.lanes.decide_lease import LaneState
 from headgate.engines.lanes.dispatcher import Dispatcher
 from headgate.engines.lanes.lane_name import LaneName
-from headgate.engines.lanes.lease import lane_state
-from headgate.engines.lanes.settle_log_format import Facts, bits_of
+from headgate.engines.lanes.log.settle_log_format import Facts, bits_of
+from headgate.engines.lanes.ownership.decide_lease import LaneState
+from headgate.engines.lanes.ownership.lease import lane_state
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.lane_records import read_facts, read_passed

@@ -19,11 +19,11 @@ from itertools import chain
 from uuid import UUID
 
 from headgate.engines.context import Host
+from headgate.engines.lanes.delivery.rows import LaneRow
 from headgate.engines.lanes.dispatcher import Dispatcher
-from headgate.engines.lanes.engine_lanes import EngineLanes
 from headgate.engines.lanes.lane_name import LaneName
-from headgate.engines.lanes.lane_set import take_lane
-from headgate.engines.lanes.rows import LaneRow
+from headgate.engines.lanes.ownership.engine_lanes import EngineLanes
+from headgate.engines.lanes.ownership.lane_set import take_lane
 from headgate.engines.timeline.lanes.decide_retire import (
     BATCH_ROWS_MAX,
     Ahead,

@@ -1,17 +1,17 @@
 """The lanes of a timeline queue for one process: which there are, and what the engine does with each
-(`engines/lanes/engine_lanes.py`)."""
+(`engines/lanes/ownership/engine_lanes.py`)."""
 
 from __future__ import annotations
 
 from uuid import UUID
 
 from headgate.engines.context import Host
-from headgate.engines.lanes.decide_lease import LaneState, LeaseTerm, LeaseTerms
+from headgate.engines.lanes.delivery.rows import DeliveryTerms
 from headgate.engines.lanes.dispatcher import Dispatcher, DispatchTerms
-from headgate.engines.lanes.engine_lanes import Work
 from headgate.engines.lanes.lane_name import LaneName
-from headgate.engines.lanes.lease import Lane
-from headgate.engines.lanes.rows import DeliveryTerms
+from headgate.engines.lanes.ownership.decide_lease import LaneState, LeaseTerm, LeaseTerms
+from headgate.engines.lanes.ownership.engine_lanes import Work
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.summary.decide_figures import LaneStand
 from headgate.engines.timeline.lanes.decide_retire import is_over, lanes_before
 from headgate.engines.timeline.lanes.lane_snapshot import LaneView, first_unsettled_us

@@ -10,7 +10,7 @@ from headgate.api.read.versions import resource_of
 from headgate.api.resources.engine import Timeline
 from headgate.api.resources.queues import QueueResource
 from headgate.api.values.units import Duration
-from headgate.engines.lanes.decide_lease import LeaseTerms
+from headgate.engines.lanes.ownership.decide_lease import LeaseTerms
 from headgate.engines.timeline.model.settings import GenerationSettings, ShardBy, TimelineSettings
 from headgate.engines.timeline.model.tables import TimelineTables, dedicated_tables, shared_tables
 from headgate.errors import InvalidRequest

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from uuid import UUID
 
-from headgate.engines.lanes.decide_lease import LeaseTerms
+from headgate.engines.lanes.ownership.decide_lease import LeaseTerms
 from headgate.engines.timeline.model.decide_repair import CheckTerms
 from headgate.engines.timeline.model.tables import TimelineTables
 

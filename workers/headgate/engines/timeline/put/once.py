@@ -22,7 +22,6 @@ from headgate.engines.packed_row import attribute_bytes
 from headgate.engines.timeline.model.decide_place import generation_at
 from headgate.engines.timeline.model.layout import SECOND_US, MessagePlace, RowPlace, id_alone, id_text
 from headgate.engines.timeline.put.copies import Copy, write_copies
-from headgate.engines.timeline.put.decide_ack import LatencyWindow
 from headgate.engines.timeline.put.decide_once import (
     Claim,
     ClaimedKey,
@@ -33,6 +32,7 @@ from headgate.engines.timeline.put.decide_once import (
     slot_of,
     sort_standings,
 )
+from headgate.engines.timeline.put.decide_outcome import LatencyWindow
 from headgate.engines.timeline.put.producer import Producer
 from headgate.engines.timeline.put.put_buffer import not_sent, outcome_unknown
 from headgate.engines.timeline.put.row_sender import Sender

@@ -34,7 +34,7 @@ from headgate.engines.timeline.model.row import (
     stamped_alone,
 )
 from headgate.engines.timeline.model.settings import TimelineSettings
-from headgate.engines.timeline.put.decide_ack import (
+from headgate.engines.timeline.put.decide_outcome import (
     KnownGenerations,
     Lag,
     Sent,

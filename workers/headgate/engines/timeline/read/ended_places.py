@@ -12,7 +12,7 @@ position is above its own.
 
 from __future__ import annotations
 
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.layout import RowPlace
 from headgate.engines.timeline.model.repair_report import LateRowOutcome

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator
 from uuid import UUID
 
 from headgate.engines.context import Host
-from headgate.engines.lanes.settle_log_format import Facts, decode, merge_facts
+from headgate.engines.lanes.log.settle_log_format import Facts, decode, merge_facts
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.passed_rows import PassedRows

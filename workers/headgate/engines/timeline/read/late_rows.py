@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from headgate.engines.context import Host
-from headgate.engines.lanes.decide_lease import LaneState
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.ownership.decide_lease import LaneState
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.packed_row import PackedRun, unpack
 from headgate.engines.timeline.model.decide_place import decide_shard, generation_at
 from headgate.engines.timeline.model.decide_repair import (

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from headgate.engines.context import Host
-from headgate.engines.lanes.rows import LaneRow
+from headgate.engines.lanes.delivery.rows import LaneRow
 from headgate.engines.timeline.model.layout import SECOND_US, TTL_S_MAX
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.lane_records import part_key

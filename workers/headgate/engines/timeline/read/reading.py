@@ -17,8 +17,8 @@ from typing import Any
 from uuid import UUID
 
 from headgate.engines.context import Host
-from headgate.engines.lanes.rows import ROWS_A_TURN, LaneRow
-from headgate.engines.lanes.settle_log_format import bits_of, ranges_of
+from headgate.engines.lanes.delivery.rows import ROWS_A_TURN, LaneRow
+from headgate.engines.lanes.log.settle_log_format import bits_of, ranges_of
 from headgate.engines.lanes.source import RowSlice as LaneSlice
 from headgate.engines.packed_row import PackedRun, memory_of, unpack
 from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, MessagePlace, RowPlace

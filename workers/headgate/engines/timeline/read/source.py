@@ -16,10 +16,10 @@ from uuid import UUID
 
 from headgate.engines.context import Host
 from headgate.engines.contract import Delivery
-from headgate.engines.lanes.decide_lease import LeaseTerm
-from headgate.engines.lanes.rows import HandOut, LaneRow, Move, Why
-from headgate.engines.lanes.settle_log import Piece
-from headgate.engines.lanes.settle_log_format import Facts, merge_facts
+from headgate.engines.lanes.delivery.rows import HandOut, LaneRow, Move, Why
+from headgate.engines.lanes.log.settle_log import Piece
+from headgate.engines.lanes.log.settle_log_format import Facts, merge_facts
+from headgate.engines.lanes.ownership.decide_lease import LeaseTerm
 from headgate.engines.lanes.source import RangeReservation
 from headgate.engines.lanes.source import RowSlice as LaneSlice
 from headgate.engines.packed_row import PackedRun, attributes_of

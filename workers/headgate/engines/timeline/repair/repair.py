@@ -21,8 +21,8 @@ from typing import Any
 
 from headgate.engines.context import Host
 from headgate.engines.contract import PASS_US, GenerationKeeper, PassEnd, Repaired
-from headgate.engines.lanes.decide_lease import LaneState, LeaseTerm, ends_lease_term
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.ownership.decide_lease import LaneState, LeaseTerm, ends_lease_term
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.timeline.lanes.decide_retire import is_over
 from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.lanes.retire_lane import FreeLane, close_free_lane

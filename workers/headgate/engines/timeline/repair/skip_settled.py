@@ -11,9 +11,9 @@ Invariants: `last` moves over rows all of whose messages are settled, none left 
 from __future__ import annotations
 
 from headgate.engines.context import Host
+from headgate.engines.lanes.delivery.rows import LaneRow
 from headgate.engines.lanes.lane_name import LaneName
-from headgate.engines.lanes.rows import LaneRow
-from headgate.engines.lanes.settle_log_format import RowFacts, bits_of
+from headgate.engines.lanes.log.settle_log_format import RowFacts, bits_of
 from headgate.engines.timeline.lanes.timeline_lanes import lane_of
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.source import TimelineSource

@@ -1,8 +1,8 @@
 """The control row of a lane: taken, renewed, released, stopped and reserved by LWT. The rules:
 docs/internals/protocols/lease.md.
 
-Thin: `lanes/decide_lease.py` interprets an answer; this module sends and reads. It knows no engine: `last` and
-`reach` are passed and returned as the table stores them.
+Thin: `lanes/ownership/decide_lease.py` interprets an answer; this module sends and reads. It knows no engine: `last`
+and `reach` are passed and returned as the table stores them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from headgate.engines.context import Host
-from headgate.engines.lanes.decide_lease import (
+from headgate.engines.lanes.ownership.decide_lease import (
     RETIRED,
     LaneState,
     LeaseTerm,

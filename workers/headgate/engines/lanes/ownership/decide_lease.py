@@ -1,7 +1,7 @@
 """The lease of a lane: which process may work it, until when, and the meaning of the answer to a renewal. The rules,
 the argument and the possible failures are in docs/internals/protocols/lease.md; keep the two in step.
 
-Pure: rows of the table `lanes` in, decisions out. `lanes/lease.py` reads, writes and sleeps.
+Pure: rows of the table `lanes` in, decisions out. `lanes/ownership/lease.py` reads, writes and sleeps.
 """
 
 from __future__ import annotations

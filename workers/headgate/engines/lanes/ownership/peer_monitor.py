@@ -14,9 +14,9 @@ from typing import Any
 from headgate.engines.context import Host
 from headgate.engines.lanes.balance.decide_dual_owners import DualOwnership, decide_epoch_to_stop
 from headgate.engines.lanes.balance.decide_shares import LaneObservation, Watch
-from headgate.engines.lanes.decide_lease import LaneState
-from headgate.engines.lanes.engine_lanes import EngineLanes
 from headgate.engines.lanes.lane_name import LaneName, format_lane
+from headgate.engines.lanes.ownership.decide_lease import LaneState
+from headgate.engines.lanes.ownership.engine_lanes import EngineLanes
 from headgate.store.store import STORE_ERRORS
 
 log = logging.getLogger("headgate.lanes")

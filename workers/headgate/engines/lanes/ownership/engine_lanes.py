@@ -9,10 +9,10 @@ from collections.abc import Coroutine
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
-from headgate.engines.lanes.decide_lease import LaneState, LeaseTerm, LeaseTerms
 from headgate.engines.lanes.dispatcher import Dispatcher, DispatchTerms
 from headgate.engines.lanes.lane_name import LaneName
-from headgate.engines.lanes.lease import Lane
+from headgate.engines.lanes.ownership.decide_lease import LaneState, LeaseTerm, LeaseTerms
+from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.lanes.source import LaneSource
 from headgate.engines.summary.decide_figures import LaneStand
 

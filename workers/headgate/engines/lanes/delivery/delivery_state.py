@@ -2,7 +2,7 @@
 
 Rows, deliveries and settles go in with their times; deliveries, facts to make durable and copies to write come out.
 It does no I/O and knows no engine and no table; `lanes/dispatcher.py` is the loop around it. The states, and the
-events that change them, are in `message_life.py`; docs/internals/protocols/dispatcher.md explains the rest.
+events that change them, are in `delivery/message_life.py`; docs/internals/protocols/dispatcher.md explains the rest.
 
 Invariants:
 - each message of a row that was added is in exactly one state of `LifeState`;
@@ -20,11 +20,11 @@ from dataclasses import dataclass
 from itertools import count as counter
 from typing import Any
 
-from headgate.engines.lanes import message_life as life
-from headgate.engines.lanes.message_life import LifeState, Step, advance, advance_each, advance_run
-from headgate.engines.lanes.read_budget import ReadBudget
-from headgate.engines.lanes.rows import DeliveryTerms, HandOut, LaneRow, Move, Why
-from headgate.engines.lanes.settle_log_format import Moved, RowFacts, Tried, ranges_of
+from headgate.engines.lanes.delivery import message_life as life
+from headgate.engines.lanes.delivery.message_life import LifeState, Step, advance, advance_each, advance_run
+from headgate.engines.lanes.delivery.read_budget import ReadBudget
+from headgate.engines.lanes.delivery.rows import DeliveryTerms, HandOut, LaneRow, Move, Why
+from headgate.engines.lanes.log.settle_log_format import Moved, RowFacts, Tried, ranges_of
 from headgate.errors import Bug
 from headgate.process.live import Live
 

@@ -10,8 +10,8 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from headgate.engines.lanes.delivery_state import DeliveryState, PendingFacts
-from headgate.engines.lanes.settle_log import Record
+from headgate.engines.lanes.delivery.delivery_state import DeliveryState, PendingFacts
+from headgate.engines.lanes.log.settle_log import Record
 from headgate.engines.lanes.source import LaneSource
 from headgate.store.store import STORE_ERRORS
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Generic, TypeVar
 
-from headgate.engines.lanes.rows import LaneRow
-from headgate.engines.lanes.settle_log_format import RowFacts, encode_head, encode_row
+from headgate.engines.lanes.delivery.rows import LaneRow
+from headgate.engines.lanes.log.settle_log_format import RowFacts, encode_head, encode_row
 
 PIECE_BYTES_MAX = 8 * 1024
 

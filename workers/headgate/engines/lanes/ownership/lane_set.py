@@ -24,11 +24,11 @@ from headgate.engines.lanes.balance.decide_dual_owners import (
     find_dual_owners,
 )
 from headgate.engines.lanes.balance.membership import Sharing
-from headgate.engines.lanes.decide_lease import LaneState, RenewalResult
 from headgate.engines.lanes.dispatcher import Dispatcher
-from headgate.engines.lanes.engine_lanes import EngineLanes, Source
 from headgate.engines.lanes.lane_name import LaneName, format_lane
-from headgate.engines.lanes.peer_monitor import PeerMonitor
+from headgate.engines.lanes.ownership.decide_lease import LaneState, RenewalResult
+from headgate.engines.lanes.ownership.engine_lanes import EngineLanes, Source
+from headgate.engines.lanes.ownership.peer_monitor import PeerMonitor
 from headgate.engines.lanes.poll_schedule import Beat
 from headgate.engines.summary.decide_figures import LaneStand
 from headgate.engines.summary.figures import OwnersFigures

@@ -18,7 +18,7 @@ Rules.
 - Only what is settled lets the position pass. A failed write takes its messages back from recording to accepted.
 - A strike (a purge, a settle by the job of a reserved range) ends every state at once: its fact is durable elsewhere.
 
-In sync. `delivery_state.py` keeps the queues, timers and facts that belong to the states;
+In sync. `delivery/delivery_state.py` keeps the queues, timers and facts that belong to the states;
 tests/unit/engines/test_message_life.py checks them against the states after any events. The table in
 docs/internals/protocols/dispatcher.md is generated from `TRANSITIONS` (`tests/kit/generated_tables.py`).
 """
