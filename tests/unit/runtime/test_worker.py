@@ -478,6 +478,7 @@ def test_a_handler_that_will_not_be_cancelled_keeps_nobody_and_its_message_stays
         assert [] == [each for each in bench.queue.settles if isinstance(each, NackDelivery | Ack)]
         released.set()
         await asyncio.sleep(1)
+        assert [] == [each for each in asyncio.all_tasks() if each.get_name() == "headgate: worker slot"]
 
     in_virtual_time(scenario)
 

@@ -162,7 +162,8 @@ class VirtualWorld:
         return "\n".join([f"seed {self.seed}; processes: {states or 'none'}; tasks:", *lines])
 
     def _note_unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        self._failures.append(context.get("exception") or Bug(context.get("message", "the loop failed")))
+        where = {"task": _place(context["task"])} if "task" in context else {}
+        self._failures.append(context.get("exception") or Bug(context.get("message", "the loop failed"), **where))
 
 
 def _is_unheard(task: asyncio.Task[Any]) -> bool:

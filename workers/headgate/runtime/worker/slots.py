@@ -116,6 +116,8 @@ class Slots:
         variables = len(copy_context())
         while len(copy_context()) == variables:
             if not waiting:
+                if self._closing:  # its handler refused to be cancelled, and ends only now
+                    return
                 parked = loop.create_future()
                 self._idle.append(parked)
                 await parked
