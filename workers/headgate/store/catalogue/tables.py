@@ -138,7 +138,7 @@ BULK = _decided(
     state=Type.TEXT,
     number=Type.BIGINT,
     plan=Type.BLOB,
-    **{"told": Type.TEXT},  # stored so, whatever it is called now
+    **{"told": Type.TEXT},  # noqa: PIE804  the name of a stored column is no word of ours
 )
 
 BULK_MARKS = _decided(
