@@ -30,7 +30,7 @@ from dev.demo_day import MESSAGES, Day
 from dev.demo_setup import Asked, Begun, Connection
 from dev.demo_shell import Shell, folders_of_programs, with_context
 from headgate.errors import EnvironmentProblem, HeadgateError
-from headgate.local.cassandra.kept import stop_kept
+from headgate.local.cassandra.own_cassandra import stop_kept
 from headgate.local.progress import duration, print_progress
 from headgate.store.connection_variables import connection_variables, prefixed
 

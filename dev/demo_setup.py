@@ -23,7 +23,7 @@ from dev.cluster.state import Cluster, state_root
 from dev.environment import RUN
 from dev.servers.cassandra.connection import read_connection
 from headgate.errors import EnvironmentProblem, InvalidRequest
-from headgate.local.cassandra.kept import start_kept
+from headgate.local.cassandra.own_cassandra import start_kept
 from headgate.local.progress import print_progress, step
 from headgate.store.connection_variables import connection_variables
 

@@ -16,7 +16,7 @@ from uuid import UUID
 
 from headgate.api.read.parse import check_resource
 from headgate.applying import decide_steps as steps
-from headgate.applying.wanted import PlacementDefaults, wanted_of
+from headgate.applying.desired_state import PlacementDefaults, wanted_of
 from headgate.engines.registry import ENGINE_MODULES, tables_of
 from headgate.expiry import SECOND_US
 from headgate.store.catalogue.decide_generation import first

@@ -65,7 +65,7 @@ RULES = (
         # These run within the environment: fixtures, and the queue of `headgate dev`.
         but=(
             "dev.servers.fixtures", "headgate.local.first_*", "headgate.local.stack", "headgate.local.memory_stack",
-            "headgate.local.wanted",
+            "headgate.local.declared",
         ),
     ),
     Rule(

@@ -16,7 +16,7 @@ from dev.servers.cassandra.security import Credentials, Grant, create_role_state
 from dev.servers.cassandra.settings import NodeSettings, Profile
 from dev.servers.cassandra.single import Cassandra
 from dev.servers.cassandra.tls import Certificates, certificates
-from headgate.local.cassandra.kept import find_kept, start_kept, stop_kept
+from headgate.local.cassandra.own_cassandra import find_kept, start_kept, stop_kept
 
 __all__ = [
     "Cassandra",

@@ -25,7 +25,7 @@ from dev.servers.debian import unpacked
 from dev.servers.docker_engine import PACKAGES
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.local.cache import cache_root
-from headgate.local.cassandra.kept import find_kept, start_kept, stop_kept
+from headgate.local.cassandra.own_cassandra import find_kept, start_kept, stop_kept
 from headgate.local.progress import print_progress
 
 NOT_RUNNING = 3

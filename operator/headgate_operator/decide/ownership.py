@@ -12,7 +12,7 @@ from __future__ import annotations
 from headgate.api.read.parse import ResourceInvalid
 from headgate.api.resources.reasons import Reason
 from headgate.applying.decide_steps import Adopt, Retain, Step
-from headgate.applying.wanted import Wanted, allowed_change
+from headgate.applying.desired_state import Wanted, allowed_change
 from headgate.store.catalogue.entry import Entry, EntryState
 from headgate_operator.model.names import ADOPT, owner_of, owner_parts
 from headgate_operator.model.plan import PartialPlan, StoreStep, blocked, missing_input

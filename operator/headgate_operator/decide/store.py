@@ -25,7 +25,7 @@ from headgate.applying.decide_steps import (
     TooManyTables,
     decide_steps,
 )
-from headgate.applying.wanted import Wanted, catalogue_keyspace, wanted_of
+from headgate.applying.desired_state import Wanted, catalogue_keyspace, wanted_of
 from headgate.errors import HeadgateError
 from headgate.expiry import SECOND_US
 from headgate.store.catalogue.decide_generation import ChangeUnderWay, shards_in_force

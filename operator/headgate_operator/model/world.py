@@ -15,7 +15,7 @@ from headgate.api.read.parse import Resource
 from headgate.api.resources.queues import QueueResource
 from headgate.api.resources.reasons import Reason
 from headgate.api.rules.rules import Fault
-from headgate.applying.wanted import PlacementDefaults
+from headgate.applying.desired_state import PlacementDefaults
 from headgate.engines.registry import engine_of
 from headgate.engines.summary.decide_marks import LaterMark
 from headgate.store.catalogue.entry import Entry

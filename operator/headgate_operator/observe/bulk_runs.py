@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 from uuid import UUID, uuid5
 
-from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS, read_pass_status
+from headgate.engines.summary.pass_results import BULK_DONE, BULK_RUNS, read_pass_status
 from headgate.errors import HeadgateError
 from headgate_operator.cluster.requests import read_time_us
 from headgate_operator.model.kinds import SPARK_APPLICATION, Document

@@ -13,8 +13,8 @@ from dataclasses import replace
 from typing import Any, Final
 from uuid import UUID
 
+from headgate.engines.summary.pass_results import PassStatus, read_result
 from headgate.engines.summary.rows import SLICES
-from headgate.engines.summary.standing import PassStatus, read_result
 from headgate.errors import HeadgateError
 from headgate.process.background_tasks import SharedWork
 from headgate_operator.cluster.requests import read_time_us

@@ -28,8 +28,8 @@ from headgate.applying.decide_steps import (
     NoteTables,
     Step,
 )
+from headgate.applying.desired_state import wanted_of
 from headgate.applying.perform_steps import StepPerformer
-from headgate.applying.wanted import wanted_of
 from headgate.engines.registry import tables_of, tables_of_entry
 from headgate.errors import HeadgateError, Unavailable
 from headgate.store.catalogue.catalogue import RECEIPT_KEY_BYTES, Catalogue

@@ -10,7 +10,7 @@ import time
 from typing import TextIO
 from uuid import UUID
 
-from headgate.engines.summary.standing import BULK_RUNS, BulkResult, write_pass_result
+from headgate.engines.summary.pass_results import BULK_RUNS, BulkResult, write_pass_result
 from headgate.errors import HeadgateError
 from headgate.telemetry.graphite import Graphite, read_graphite
 from headgate.telemetry.metrics import Registry

@@ -20,7 +20,7 @@ from pyspark.sql import functions as f
 
 from headgate.client.queue import Queue
 from headgate.engines.contract import Settled
-from headgate.engines.lanes.range_reserver import RangeTaken, ReservationNotGranted, ReservationOver
+from headgate.engines.lanes.reservation_by_job import RangeTaken, ReservationNotGranted, ReservationOver
 from headgate.errors import HeadgateError, OperationRefused, Unavailable
 from headgate.store.catalogue.bulk_log import BulkLog, BulkRow, JobTakenOver, Stage
 from headgate.store.clock.clock import ClockNotTrusted

@@ -18,10 +18,10 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from headgate.client.counter import Counter
+from headgate.counters.collect.fold_minutes import WindowReader
 from headgate.counters.model.decide_windows import decide_final_before_us, window_at, windows_of
-from headgate.counters.read.folding import WindowReader
 from headgate.counters.types.contract import plain
-from headgate.engines.summary.standing import BULK_DONE
+from headgate.engines.summary.pass_results import BULK_DONE
 from headgate.errors import InvalidRequest
 from headgate_spark.engines.contract import HistorySplit
 from headgate_spark.engines.packed_columns import TIMESTAMP

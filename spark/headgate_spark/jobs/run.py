@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from headgate.client.queue import Queue
 from headgate.client.redriving import SOURCE_QUEUE
 from headgate.engines.registry import engine_of_entry
-from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS
+from headgate.engines.summary.pass_results import BULK_DONE, BULK_RUNS
 from headgate.errors import HeadgateError
 from headgate.store.catalogue.bulk_log import BulkLog, JobTakenOver
 from headgate_spark.engines.contract import HistorySplit

@@ -21,7 +21,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
 from headgate.client.queue import Queue
 from headgate.engines.contract import Settled
-from headgate.engines.lanes.range_reserver import RangeTaken, ReservationNotGranted
+from headgate.engines.lanes.reservation_by_job import RangeTaken, ReservationNotGranted
 from headgate.errors import HeadgateError, Unavailable
 from headgate_spark.engines.contract import (
     LIVE,

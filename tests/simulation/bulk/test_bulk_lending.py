@@ -12,7 +12,7 @@ from headgate import Put
 from headgate.client.message import Message
 from headgate.client.queue import Queue
 from headgate.engines.contract import Settled
-from headgate.engines.lanes.range_reserver import RangeTaken
+from headgate.engines.lanes.reservation_by_job import RangeTaken
 from headgate_spark.engines.contract import Budget, RangePlan
 from headgate_spark.engines.timeline.entry import ENGINE
 from headgate_spark.engines.timeline.lanes import TimelineLane, TimelineLending

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from headgate.counters.collect import fold_minutes
+from headgate.counters.collect.fold_minutes import WindowReader
 from headgate.counters.model.decide_windows import window_at
-from headgate.counters.read import folding
-from headgate.counters.read.folding import WindowReader
 from tests.simulation.counters.counter_life import KIND, SECOND
 from tests.simulation.counters.counter_scenes import UNTIL_FOLDED_S, Scene, play
 
@@ -17,7 +17,7 @@ MINUTE = 60 * SECOND
 def test_every_key_comes_once_with_all_its_mutators_and_its_tokens(
     page_rows: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(folding, "WINDOW_PAGE_ROWS", page_rows)
+    monkeypatch.setattr(fold_minutes, "WINDOW_PAGE_ROWS", page_rows)
 
     async def scenario(scene: Scene) -> None:
         reader = scene.actor("reader")

@@ -9,8 +9,7 @@ from uuid import UUID
 import pytest
 
 from headgate.counters.model.decide_passes import DAY_US
-from headgate.engines.summary.rows import slice_of
-from headgate.engines.summary.standing import (
+from headgate.engines.summary.pass_results import (
     Failure,
     PassStatus,
     RepairResult,
@@ -18,6 +17,7 @@ from headgate.engines.summary.standing import (
     read_result,
     write_pass_result,
 )
+from headgate.engines.summary.rows import slice_of
 from headgate.errors import HeadgateError, Unavailable
 from headgate.maintenance import passes
 from headgate.maintenance.pass_groups import PassOutcome, record_failure

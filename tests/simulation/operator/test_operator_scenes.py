@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 
 from headgate.client.queue import Queue
-from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS, BulkResult, write_pass_result
+from headgate.engines.summary.pass_results import BULK_DONE, BULK_RUNS, BulkResult, write_pass_result
 from headgate.errors import HeadgateError
 from headgate.store.catalogue.entry import EntryState
 from headgate_operator.model.kinds import DEPLOYMENT, NAMESPACE, QUEUE, SECRET, SERVICE_ACCOUNT, SPARK_APPLICATION

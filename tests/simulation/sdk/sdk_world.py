@@ -12,7 +12,7 @@ import yaml
 
 from headgate.api.read.parse import parse_resource
 from headgate.applying.apply import Applied, Applier
-from headgate.applying.wanted import PlacementDefaults
+from headgate.applying.desired_state import PlacementDefaults
 from headgate.client.catalogue.process_context import ProcessContext
 from headgate.client.connection import Headgate
 from headgate.engines.registry import ENGINE_MODULES, tables_in

@@ -16,7 +16,7 @@ from headgate.engines.lanes.log.settle_log import Piece
 from headgate.engines.lanes.log.settle_log_format import Facts
 from headgate.engines.lanes.ownership.decide_lease import LaneState, LeaseTerm
 from headgate.engines.lanes.ownership.lease import Lane
-from headgate.engines.lanes.range_reserver import (
+from headgate.engines.lanes.reservation_by_job import (
     RangeReserver,
     RangeTaken,
     ReservationNotGranted,

@@ -31,7 +31,7 @@ from headgate.engines.contract import (
 from headgate.engines.lanes.balance.membership import Sharing
 from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.lanes.ownership.decide_lease import LeaseTerm, LeaseTerms
-from headgate.engines.lanes.range_reserver import RangeReserver, ReservedRange, ReservedRow
+from headgate.engines.lanes.reservation_by_job import RangeReserver, ReservedRange, ReservedRow
 from headgate.engines.lanes.source import RangeReservation
 from headgate.engines.receipts import read_receipt
 from headgate.engines.timeline.engine import TimelineQueue

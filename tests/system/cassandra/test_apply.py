@@ -21,8 +21,8 @@ from dev.servers.cassandra.serving import Serving
 from headgate.api.read.parse import parse_resource
 from headgate.applying.apply import Applied, Applier
 from headgate.applying.decide_steps import Forget, ForgetRows, MakeLanes, MarkDeleting, Retain
+from headgate.applying.desired_state import PlacementDefaults
 from headgate.applying.perform_steps import StepPerformer
-from headgate.applying.wanted import PlacementDefaults
 from headgate.engines.registry import StoredRecord
 from headgate.errors import Conflict
 from headgate.store.cassandra.node_queries import CassandraTimes

@@ -30,7 +30,7 @@ from dev.servers.cassandra import (
 from dev.servers.cassandra.connection import read_connection
 from dev.servers.cassandra.serving import Existing
 from headgate.errors import EnvironmentProblem, InvalidRequest, OperationRefused, Unavailable
-from headgate.local.cassandra.kept import start_kept
+from headgate.local.cassandra.own_cassandra import start_kept
 from headgate.local.processes import Identity, wait_until
 
 ADMIN = Credentials("admin", "o'brien")

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from dev.demo import list_next_commands
-from headgate.local.cassandra.kept import find_kept
+from headgate.local.cassandra.own_cassandra import find_kept
 from headgate.local.processes import wait_until
 from tests.kit.page_examples import examples_of
 from tests.system.sdk.fresh_shell import Newcomer, newcomer

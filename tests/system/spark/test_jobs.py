@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dev.servers.cassandra.serving import Serving
-from headgate.engines.summary.standing import MESSAGE_CHARACTERS_MAX
+from headgate.engines.summary.pass_results import MESSAGE_CHARACTERS_MAX
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.local.processes import wait_until
 from tests.system.spark.shop import Shop, opened_shop, twice

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from dev.servers.cassandra.serving import Serving
-from headgate.engines.summary.standing import read_pass_status
+from headgate.engines.summary.pass_results import read_pass_status
 from headgate_spark.jobs import rollup
 from headgate_spark.jobs.request import SinkRequest, job_id
 from headgate_spark.jobs.rollup import NoSuchWindows, RollupRequest, run_rollup

@@ -8,7 +8,7 @@ import pytest
 
 from headgate.api.read.parse import parse_resource
 from headgate.api.read.versions import carry_unknown, document_of, known_part, resource_of
-from headgate.applying.wanted import PlacementDefaults, allowed_change, wanted_of
+from headgate.applying.desired_state import PlacementDefaults, allowed_change, wanted_of
 from headgate.errors import InvalidRequest
 from headgate.store.catalogue.entry import StoragePlace
 

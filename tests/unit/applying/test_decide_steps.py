@@ -34,7 +34,7 @@ from headgate.applying.decide_steps import (
     decide_removal,
     decide_steps,
 )
-from headgate.applying.wanted import PlacementDefaults, Wanted, wanted_of
+from headgate.applying.desired_state import PlacementDefaults, Wanted, wanted_of
 from headgate.engines.registry import tables_of
 from headgate.expiry import others_may_act_after
 from headgate.store.catalogue.decide_generation import (

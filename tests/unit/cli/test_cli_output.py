@@ -47,8 +47,8 @@ from headgate.engines.contract import (
     Stats,
     Visibility,
 )
+from headgate.engines.summary.pass_results import PassStatus
 from headgate.engines.summary.reading import QueueFigures
-from headgate.engines.summary.standing import PassStatus
 from headgate.errors import InvalidRequest, Unavailable
 from headgate.store.catalogue.entry import Name
 from tests.unit.cli.test_cli_help import COMMANDS_BELOW

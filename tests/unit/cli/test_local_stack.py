@@ -17,13 +17,13 @@ from headgate.api.read.loader import load_files
 from headgate.api.read.parse import Resource
 from headgate.api.resources.consumer import PodTemplate
 from headgate.cli.main import COMMANDS
-from headgate.local.cassandra import kept as kept_module
-from headgate.local.cassandra.kept import OwnCassandra, Starting
+from headgate.local.cassandra import own_cassandra as kept_module
 from headgate.local.cassandra.node import GivenUp
+from headgate.local.cassandra.own_cassandra import OwnCassandra, Starting
+from headgate.local.declared import Job, counted, jobs_due, jobs_of, of_template, suggestions_of, workers_of
 from headgate.local.processes import Identity, wait_until
 from headgate.local.programs import Pauses, Program, Programs, ended_how, pause_after
 from headgate.local.stack import state_directory, without_own_connection
-from headgate.local.wanted import Job, counted, jobs_due, jobs_of, of_template, suggestions_of, workers_of
 from headgate.process.pacing import ExponentialPause
 
 ROOT = Path(__file__).parents[3]

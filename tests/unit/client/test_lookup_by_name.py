@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headgate.client.lookup_by_name import decide_near
+from headgate.client.open_and_refresh import decide_near
 from headgate.store.catalogue.entry import Name
 
 

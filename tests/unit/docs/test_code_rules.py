@@ -1,9 +1,11 @@
-"""Two rules on what is shipped: background work has one lifecycle and a name, and no object sets another's state."""
+"""Rules on what is shipped: background work has one lifecycle and a name, no object sets another's state, and a file
+that a comment or a docstring names exists."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 STARTER = "workers/headgate/process/background_tasks.py"
@@ -100,3 +102,23 @@ class Worker:
     lines = ["5: self.keeper.on_lost", "6: queue.bound.max_skew_us", "7: self.run.moved"]
     lines += ["8: self.held[0].on_lost", "9: self.run.moved"]
     assert sorted([*lines, "12: settings_changed"]) == sorted(lines_pushed)
+
+
+NAMED = re.compile(r"(?<![\w/.{}*-])([a-z_][\w/]*\.py)\b")
+
+
+def missing_files(tree: Mapping[str, str], files: Iterable[str]) -> list[str]:
+    """Names of Python files, with or without folders before them, that no file has."""
+    known = {file[at:] for file in files for at in range(len(file)) if at == 0 or file[at - 1] == "/"}
+    return [f"{path}: {name}" for path, source in tree.items() for name in NAMED.findall(source) if name not in known]
+
+
+def test_a_file_that_a_docstring_or_a_comment_names_exists() -> None:
+    everywhere = ("workers", "operator", "spark", "tests", "dev", "bench", "examples", "docs")
+    files = [file.as_posix() for root in everywhere for file in Path(root).rglob("*.py")]
+    assert [] == missing_files(shipped(), files)
+
+
+def test_a_file_that_is_gone_is_found_in_a_docstring() -> None:
+    tree = {"workers/a.py": '"""See lanes/b.py, c.py and {name}.py; the rule is in old/b.py and gone.py."""'}
+    assert ["workers/a.py: old/b.py", "workers/a.py: gone.py"] == missing_files(tree, ["w/lanes/b.py", "w/c.py"])

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from headgate.engines.summary.standing import BULK_DONE, BULK_RUNS
+from headgate.engines.summary.pass_results import BULK_DONE, BULK_RUNS
 from headgate.expiry import SECOND_US
 from headgate_operator.model.names import GROUP, application_name
 from headgate_operator.model.world import BulkRun

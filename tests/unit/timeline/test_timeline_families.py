@@ -9,7 +9,7 @@ from uuid import UUID
 import pytest
 
 from headgate.engines.timeline.read.passed_rows import PassedBroken, PassedRows, encode_passed
-from headgate.engines.timeline.read.restamps import Families
+from headgate.engines.timeline.read.restamp_families import Families
 from headgate.store.model.positions import Positions
 
 SECOND, MINUTE_US = 1_000_000, 60_000_000

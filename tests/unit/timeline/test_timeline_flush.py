@@ -33,7 +33,7 @@ from headgate.engines.timeline.model.row import (
 )
 from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.engines.timeline.put.decide_once import Claim, ClaimedKey, ClaimStatus, slot_of, sort_standings
-from headgate.engines.timeline.put.decide_outcome import (
+from headgate.engines.timeline.put.decide_row_ack import (
     KnownGenerations,
     Sent,
     WriteAnswer,

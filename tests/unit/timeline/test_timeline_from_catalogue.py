@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from headgate.api.read.parse import parse_resource
-from headgate.applying.wanted import PlacementDefaults, wanted_of
+from headgate.applying.desired_state import PlacementDefaults, wanted_of
 from headgate.engines.lanes.ownership.decide_lease import LeaseTerms
 from headgate.engines.timeline.model.from_catalogue import NotATimelineQueue, settings_of
 from headgate.engines.timeline.model.settings import GenerationSettings as Lanes

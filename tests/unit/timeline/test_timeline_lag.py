@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.engines.timeline.put.decide_outcome import FALLS_BY, LAG_US_MAX, SAMPLES_MAX, Lag, LatencyWindow
+from headgate.engines.timeline.put.decide_row_ack import FALLS_BY, LAG_US_MAX, SAMPLES_MAX, Lag, LatencyWindow
 
 SECOND = 1_000_000
 SKEW = SECOND // 2

@@ -17,8 +17,8 @@ from uuid import UUID
 
 from headgate.api.read.parse import Resource, ResourceInvalid
 from headgate.applying import decide_steps as steps
+from headgate.applying.desired_state import PlacementDefaults, Wanted, catalogue_keyspace, keyspace_of, wanted_of
 from headgate.applying.perform_steps import StepPerformer
-from headgate.applying.wanted import PlacementDefaults, Wanted, catalogue_keyspace, keyspace_of, wanted_of
 from headgate.engines.registry import ENGINE_MODULES, engine_of, tables_of
 from headgate.errors import Bug, Conflict, InvalidRequest, OperationRefused
 from headgate.store.catalogue.catalogue import Catalogue, Change

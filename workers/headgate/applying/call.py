@@ -18,7 +18,7 @@ from typing import Any, Unpack
 
 from headgate.api.read.parse import Resource, parse_resource
 from headgate.applying.apply import Applied, Applier
-from headgate.applying.wanted import PlacementDefaults
+from headgate.applying.desired_state import PlacementDefaults
 from headgate.client.sync.background import BackgroundLoop
 from headgate.engines.registry import MEMORY_ENGINES
 from headgate.errors import InvalidRequest, OperationRefused

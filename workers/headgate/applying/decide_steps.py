@@ -20,7 +20,7 @@ from uuid import UUID
 
 from headgate.api.read.parse import ResourceInvalid
 from headgate.api.read.versions import carry_unknown
-from headgate.applying.wanted import Wanted, allowed_change, keyspace_of
+from headgate.applying.desired_state import Wanted, allowed_change, keyspace_of
 from headgate.engines.registry import (
     ENGINE_MODULES,
     engine_of,

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from headgate.applying import decide_steps as steps
-from headgate.applying.wanted import allowed_change
+from headgate.applying.desired_state import allowed_change
 from headgate.engines.registry import ENGINE_MODULES, Making, stored_record
 from headgate.store.catalogue.catalogue import Catalogue, Change
 from headgate.store.catalogue.entry import Entry, EntryState

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from headgate.client.message import Message
     from headgate.client.redriving import RedriveResult
     from headgate.engines.contract import LaneStats, MessageLocation, Peeked, RepairStanding, Stats
-    from headgate.engines.summary.standing import PassStatus
+    from headgate.engines.summary.pass_results import PassStatus
 
 
 # ---- values

@@ -27,7 +27,7 @@ from headgate.command_line.connection import run_connected, run_on_queue
 from headgate.command_line.exit_codes import ExitCode
 from headgate.command_line.output import Output, format_table, output_option
 from headgate.engines.contract import LaneStats, RepairStanding, Stats
-from headgate.engines.summary.standing import PassStatus, read_pass_status
+from headgate.engines.summary.pass_results import PassStatus, read_pass_status
 
 
 @define_command("queues")

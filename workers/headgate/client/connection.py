@@ -18,6 +18,7 @@ import logging
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
@@ -28,8 +29,9 @@ from headgate.client.counter import Counter
 from headgate.client.counters import Counters
 from headgate.client.model.times import Span, span_us
 from headgate.client.model.values import QueueSummary, build_summary
+from headgate.client.open_and_refresh import keep_current
 from headgate.client.queue import Queue
-from headgate.client.queues import RETRY_EVERY_S, Queues
+from headgate.client.queues import Queues
 from headgate.engines.contract import Stats
 from headgate.errors import HeadgateError, OperationRefused
 from headgate.process.background_tasks import SupervisedLoop
@@ -44,7 +46,6 @@ log = logging.getLogger("headgate.client")
 
 NAMESPACE = "default"
 SKEW_S = 0.5
-REFRESH_EVERY_S = 15.0
 
 
 class NotConnected(OperationRefused):
@@ -108,7 +109,7 @@ class Headgate:
     def _begin(self, process_context: ProcessContext) -> _Open:
         queues = Queues(process_context, self, namespace=self._namespace)
         counters = Counters(process_context, self, namespace=self._namespace)
-        keeper = SupervisedLoop("catalogue", self._keep_current, log=log)
+        keeper = SupervisedLoop("catalogue", partial(keep_current, self._refresh_all), log=log)
         keeper.start()
         overview = Overview(process_context, queues.ids, self._read_stats)
         return _Open(process_context, queues, overview, counters, Home(asyncio.get_running_loop()), keeper)
@@ -226,11 +227,6 @@ class Headgate:
         known = self._known()
         of_queues, of_counters = await asyncio.gather(known.queues.refresh_all(), known.counters.refresh_all())
         return [*of_queues, *of_counters]
-
-    async def _keep_current(self) -> None:
-        while True:
-            failures = await self._refresh_all()
-            await asyncio.sleep(RETRY_EVERY_S if failures else REFRESH_EVERY_S)
 
     def generations_of(self, queue: Queue) -> CatalogueGenerations:
         """Repair's updates to the catalogue."""

@@ -11,7 +11,7 @@ from dataclasses import replace
 from functools import partial
 
 from headgate.client.counter import Counter
-from headgate.client.lookup_by_name import CatalogueKind, ResourcesByName
+from headgate.client.open_and_refresh import CatalogueKind, ResourcesByName
 from headgate.counters.counter import CounterHandle
 from headgate.counters.model.settings import CounterSettings, settings_of
 from headgate.counters.types.registry import type_of

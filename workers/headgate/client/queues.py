@@ -17,7 +17,7 @@ from headgate.client.catalogue.queue_record import (
     QueueRecreated,
     QueueRetained,
 )
-from headgate.client.lookup_by_name import CatalogueKind, ResourcesByName
+from headgate.client.open_and_refresh import RETRY_EVERY_S, CatalogueKind, ResourcesByName
 from headgate.client.queue import Queue
 from headgate.engines.context import Opening
 from headgate.engines.contract import QueueSettings
@@ -28,7 +28,6 @@ from headgate.process.live import Live
 from headgate.store.catalogue.decide_generation import knowledge
 from headgate.store.catalogue.entry import Entry, KnownEntry, Name
 
-RETRY_EVERY_S = 1.0
 QUEUES = CatalogueKind(KIND, "shop/emails", QueueNotFound, QueueNotReady, QueueDeleted, QueueRetained, QueueRecreated)
 
 

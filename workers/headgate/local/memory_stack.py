@@ -22,8 +22,8 @@ from headgate.api.resources.queues import QueueResource
 from headgate.applying.call import apply
 from headgate.client.connection import Headgate, connect
 from headgate.errors import HeadgateError
+from headgate.local.declared import counted
 from headgate.local.first_message import FirstMessage, find_worked_queue, parse_payload, put_first_message
-from headgate.local.wanted import counted
 from headgate.process.background_tasks import end_task, start_task
 from headgate.runtime.handler.decide_retry import Backoff
 from headgate.runtime.handler.handlers import load_handler

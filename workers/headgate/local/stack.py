@@ -28,11 +28,11 @@ from headgate.api.read.loader import load_files
 from headgate.api.read.parse import Resource
 from headgate.errors import HeadgateError, InvalidRequest
 from headgate.local.cache import cache_root
-from headgate.local.cassandra.kept import OwnCassandra
+from headgate.local.cassandra.own_cassandra import OwnCassandra
+from headgate.local.declared import Job, WorkerOf, counted, jobs_due, jobs_of, suggestions_of, workers_of
 from headgate.local.first_message import FirstMessage, find_worked_queue, put_first_message
 from headgate.local.first_queue import format_first_queue
 from headgate.local.programs import Program, Programs, ended_how
-from headgate.local.wanted import Job, WorkerOf, counted, jobs_due, jobs_of, suggestions_of, workers_of
 from headgate.process.background_tasks import end_task, start_task
 from headgate.store.connection_variables import connection_variables, prefixed, variable_names
 

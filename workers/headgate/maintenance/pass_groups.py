@@ -21,7 +21,7 @@ from typing import Any
 from uuid import UUID
 
 from headgate.client.connection import Headgate
-from headgate.engines.summary.standing import Failure, Result, write_pass_result
+from headgate.engines.summary.pass_results import Failure, Result, write_pass_result
 from headgate.errors import HeadgateError
 from headgate.store.catalogue.entry import Entry, EntryState
 

@@ -15,7 +15,7 @@ from headgate.client.counter import Counter
 from headgate.client.model.times import age
 from headgate.counters.collect.collector import PassReport
 from headgate.engines.contract import PassEnd, Repaired
-from headgate.engines.summary.standing import CollectionResult, RepairResult
+from headgate.engines.summary.pass_results import CollectionResult, RepairResult
 from headgate.maintenance.pass_groups import PassGroup, PassOutcome, write_result
 from headgate.store.catalogue.entry import Entry
 

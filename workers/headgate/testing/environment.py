@@ -33,7 +33,7 @@ from headgate.api.read.parse import Resource
 from headgate.api.resources.queues import QueueResource
 from headgate.applying.apply import Applier
 from headgate.applying.call import NoSchema, Resources, read_resources
-from headgate.applying.wanted import PlacementDefaults
+from headgate.applying.desired_state import PlacementDefaults
 from headgate.client.catalogue.memory_context import DATA_CENTER, KEYSPACE, MachineClock, NoHints
 from headgate.client.catalogue.process_context import ProcessContext
 from headgate.client.connection import NAMESPACE, Headgate

@@ -1,4 +1,4 @@
-"""Lanes of timeline queues for bulk jobs: `contract.py` on `headgate.engines.lanes.range_reserver`.
+"""Lanes of timeline queues for bulk jobs: `contract.py` on `headgate.engines.lanes.reservation_by_job`.
 
 A lane is named `generation/shard`. A job reads a lane from its position on, one range after the other. The range is
 inspected first, so that a reservation is short, and then reserved. `ReservedRange` determines the job's part of it.
@@ -18,7 +18,7 @@ from headgate.engines.lanes.lane_name import LaneName, format_lane, parse_lane
 from headgate.engines.lanes.log.settle_log_format import Facts, RowFacts
 from headgate.engines.lanes.ownership.decide_lease import LeaseTerm
 from headgate.engines.lanes.ownership.lease import Lane
-from headgate.engines.lanes.range_reserver import (
+from headgate.engines.lanes.reservation_by_job import (
     GrantedReservation,
     RangeReserver,
     ReservedRange,

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
+from headgate.counters.collect.fold_minutes import Folded, Folder
 from headgate.counters.model.decide_passes import (
     BucketMark,
     HintWindows,
@@ -39,7 +40,6 @@ from headgate.counters.model.decide_shards import (
 )
 from headgate.counters.model.decide_tokens import first_unfolded_end_us
 from headgate.counters.model.settings import CounterSettings
-from headgate.counters.read.folding import Folded, Folder
 from headgate.counters.read.reading import Reader
 from headgate.counters.types.contract import CounterType
 from headgate.counters.write.part import CounterPart

@@ -1,7 +1,7 @@
 """Whether the collector may run, how far its passes over a counter have come, and whether one is overdue. Pure.
 
 It has to know how long the nodes keep hints before it considers a shard final. The store queries the nodes
-(`store/cassandra/hints.py`, or the simulation).
+(`store/cassandra/node_queries.py`, or the simulation).
 
 A pass is named by its start time. It is full when every bucket was visited to its end and no key of it had to be
 skipped; a full one is due within half of gc_grace."""

@@ -26,7 +26,7 @@ from headgate.engines.lanes.message_mover import Copier
 from headgate.engines.lanes.ownership.decide_lease import LaneState, LeaseTerm, RenewalResult, ends_lease_term
 from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.lanes.poll_schedule import Beat
-from headgate.engines.lanes.range_reservations import RangeReservations
+from headgate.engines.lanes.reservation_by_owner import RangeReservations
 from headgate.engines.lanes.source import LaneSource
 from headgate.errors import Unavailable
 from headgate.process.background_tasks import start_task

@@ -2,7 +2,7 @@
 docs/internals/protocols/balance.md.
 
 It keeps this process in the list of members, with the lanes that it claims, and reads the other members from it.
-decide_sharing.py decides the distribution. This module takes and releases nothing itself, and knows no engine. Two
+decide_shares.py decides the distribution. This module takes and releases nothing itself, and knows no engine. Two
 members may read different lists for a while, which costs time and nothing else: lanes are owned by lease.
 
 Each generation is distributed separately, with all its lanes, retired or not: so no member needs to know the others'

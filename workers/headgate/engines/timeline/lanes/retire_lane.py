@@ -1,5 +1,5 @@
 """Closes one lane of a generation that is no longer written: moves the rows ahead, waits for the rest, retires it.
-The prose is "Leaving a generation" in docs/internals/protocols/generations.md; the decisions are decide_closing.py.
+The prose is "Leaving a generation" in docs/internals/protocols/generations.md; the decisions are decide_retire.py.
 
 Works next to the lane's dispatcher, which continues with the rows that fall due in this lane. It does not know how
 lanes are found or taken. It survives its end at any await: a row's new place is stored in the row before its copy is

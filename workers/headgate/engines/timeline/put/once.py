@@ -32,9 +32,9 @@ from headgate.engines.timeline.put.decide_once import (
     slot_of,
     sort_standings,
 )
-from headgate.engines.timeline.put.decide_outcome import LatencyWindow
+from headgate.engines.timeline.put.decide_row_ack import LatencyWindow
 from headgate.engines.timeline.put.producer import Producer
-from headgate.engines.timeline.put.put_buffer import not_sent, outcome_unknown
+from headgate.engines.timeline.put.put_calls import not_sent, outcome_unknown
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
 from headgate.store.model.deadline import Deadline

@@ -37,7 +37,7 @@ from headgate.engines.timeline.model.row import (
     share_writes,
 )
 from headgate.engines.timeline.model.settings import ShardBy, TimelineSettings
-from headgate.engines.timeline.put.put_buffer import (
+from headgate.engines.timeline.put.put_calls import (
     Call,
     EachCall,
     Ids,

@@ -1,7 +1,7 @@
 """Stamps rows of a timeline queue, and sends them until the outcome of each is known: written, restamped, given up.
-The prose is "Put" in docs/internals/protocols/timeline.md; the decisions are decide_ack.py.
+The prose is "Put" in docs/internals/protocols/timeline.md; the decisions are decide_row_ack.py.
 
-It does not know the callers that wait for a row, nor the origin of rows: `put/group_commit.py` and `put/copies.py`
+It does not know the callers that wait for a row, nor the origin of rows: `put/producer.py` and `put/copies.py`
 send through it. One sender for each process and queue, since restamps, the lag and the index are kept for all.
 
 Invariants: a row is acknowledged only when its index row is durable too, before its due time less the clock
@@ -34,7 +34,7 @@ from headgate.engines.timeline.model.row import (
     stamped_alone,
 )
 from headgate.engines.timeline.model.settings import TimelineSettings
-from headgate.engines.timeline.put.decide_outcome import (
+from headgate.engines.timeline.put.decide_row_ack import (
     KnownGenerations,
     Lag,
     Sent,

@@ -17,7 +17,7 @@ from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.engines.timeline.model.layout import RowPlace
 from headgate.engines.timeline.model.repair_report import LateRowOutcome
 from headgate.engines.timeline.put.row_sender import Sender
-from headgate.engines.timeline.read.late_rows import LateRows, PassedLane
+from headgate.engines.timeline.read.restamp_late_rows import LateRows, PassedLane
 from headgate.errors import Unavailable
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.positions import is_after

@@ -24,7 +24,7 @@ from headgate.engines.packed_row import PackedRun, memory_of, unpack
 from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, MessagePlace, RowPlace
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.part_index import PartIndex
-from headgate.engines.timeline.read.restamps import Families
+from headgate.engines.timeline.read.restamp_families import Families
 from headgate.process.live import Live
 from headgate.store.model.positions import last_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound

@@ -32,7 +32,7 @@ from headgate.engines.timeline.read.lane_records import part_key, read_passed, r
 from headgate.engines.timeline.read.part_index import PartIndex
 from headgate.engines.timeline.read.passed_rows_log import Passing, kept_s, write_by_part
 from headgate.engines.timeline.read.reading import LaneReader, RowContent, family_of, put_before
-from headgate.engines.timeline.read.restamps import Families
+from headgate.engines.timeline.read.restamp_families import Families
 from headgate.errors import Bug, Unavailable
 from headgate.process.live import Live
 from headgate.store.model.positions import first_at, last_at, position_at, position_order, time_us_of

@@ -1,9 +1,9 @@
 """Repair of a timeline queue: one pass over the owed work, under a lease, which the next pass can resume anywhere.
 The prose and its argument are docs/internals/protocols/repair.md; the decisions are decide_repair.py.
 
-It reads ids alone, and whole rows only where no reader has read them; late_rows.py restamps those. It survives its
-end at any await (cursors are behind the durable results), an unavailable store (the scan is owed, others continue)
-and a second repairer at the same time.
+It reads ids alone, and whole rows only where no reader has read them; restamp_late_rows.py restamps those. It
+survives its end at any await (cursors are behind the durable results), an unavailable store (the scan is owed, others
+continue) and a second repairer at the same time.
 
 Invariants: a cursor moves over a part only when all finds of the scan are durable at their places; a lane's position
 is read before its rows and before the record of passed rows; memory is bounded by slices.
@@ -39,9 +39,9 @@ from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, SECOND_US, R
 from headgate.engines.timeline.model.repair_report import LateRowOutcome, RepairPassReport
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.put.row_sender import Sender
-from headgate.engines.timeline.read.late_rows import LateRows, PassedLane
 from headgate.engines.timeline.read.part_list import IndexedPart, indexed_from
 from headgate.engines.timeline.read.passed_rows import PassedRows
+from headgate.engines.timeline.read.restamp_late_rows import LateRows, PassedLane
 from headgate.engines.timeline.repair.cursors import Cursors, LaneCursors
 from headgate.errors import HeadgateError, Unavailable
 from headgate.process.background_tasks import start_task

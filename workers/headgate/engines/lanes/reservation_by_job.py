@@ -1,5 +1,5 @@
 """The job's side of a range reservation: a bulk job reserves a range of a lane, reads it, settles its messages, and
-returns it (docs/internals/protocols/dispatcher.md, "Reserving a range"; the owner's side is range_reservations.py).
+returns it (docs/internals/protocols/dispatcher.md, "Reserving a range"; the owner's side is reservation_by_owner.py).
 It knows no engine.
 
 `RangeReserver` is the driver's part: it reserves the range and waits until the owner has answered, or nobody owns the

@@ -26,6 +26,8 @@ from headgate.store.catalogue.entry import Entry, EntryState, KnownEntry, Name
 
 log = logging.getLogger("headgate.client")
 
+REFRESH_EVERY_S = 15.0
+RETRY_EVERY_S = 1.0
 SETTINGS_KEPT_MAX = 65_536
 ADOPT = "apply its resource again, with the annotation headgate.io/adopt: by-name, or by `headgate apply --adopt`"
 
@@ -206,6 +208,13 @@ class ResourcesByName(ABC, Generic[Record, Opened]):
     async def close(self) -> None:
         await self._reading.stop()
         await asyncio.gather(*(each.close() for each in self._open.values()))
+
+
+async def keep_current(refresh_all: Callable[[], Awaitable[Sequence[HeadgateError]]]) -> None:
+    """Read all that is open again and again, and sooner while something cannot be read."""
+    while True:
+        failures = await refresh_all()
+        await asyncio.sleep(RETRY_EVERY_S if failures else REFRESH_EVERY_S)
 
 
 def decide_near(name: Name, in_namespace: Sequence[str], everywhere: Sequence[str]) -> str | None:
