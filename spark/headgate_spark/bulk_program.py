@@ -348,7 +348,7 @@ def _run(options: dict[str, Any], request: Callable[[Any], JobRequest]) -> None:
             wanted = request(entry)
             spark = _opened(f"headgate {wanted.mode} {wanted.queue}", options["master"])
         except HeadgateError as error:
-            from headgate_spark.jobs.progress import JobProgress
+            from headgate_spark.jobs.show_progress import JobProgress
 
             # where the operator reads it, over the report of an earlier run
             JobProgress(connection, job, f"{options['job']} {options['queue']}").report(str(error))

@@ -21,8 +21,8 @@ from headgate.process.version import read_version
 from headgate_operator.cli.kubectl import Kubectl
 from headgate_operator.cli.leader_client import LeaderClient, leader_options
 from headgate_operator.decide.dead_letters import named_by
+from headgate_operator.dry_run.format_plan import PARTS, PlanDocument, build_plan_document, lines
 from headgate_operator.dry_run.offline import empty_ahead, settings_of, unknown
-from headgate_operator.dry_run.plan_json import PARTS, PlanDocument, build_plan_document, lines
 
 DEAD_LETTER_MISSING = Reason.DEAD_LETTER_MISSING.value
 OFFLINE = "changes in this order, on an empty cluster"

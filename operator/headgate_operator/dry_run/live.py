@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from headgate.api.read.parse import check_resource
 from headgate.api.resources.reasons import Reason
-from headgate_operator.dry_run.plan_json import build_plan_document, build_unknown_document
+from headgate_operator.dry_run.format_plan import build_plan_document, build_unknown_document
 from headgate_operator.dry_run.projection import PlanProjection
 from headgate_operator.model.names import Key, namespace_key
 from headgate_operator.model.world import NamespaceWorld, Nothing, ResourceFailure, ResourceWorld

@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame
 
 from headgate.store.catalogue.bulk_log import BulkLog, BulkRow, Stage
 from headgate_spark.engines.contract import HistorySplit
-from headgate_spark.jobs.progress import JobProgress
+from headgate_spark.jobs.show_progress import JobProgress
 from headgate_spark.jobs.sinks import BatchName, BatchSink, scope_us_of
 from headgate_spark.process.worker_connection import WorkerConnection
 

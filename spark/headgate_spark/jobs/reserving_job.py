@@ -42,8 +42,8 @@ from headgate_spark.jobs.plan_bytes import (
     encode_committed,
     encode_plan,
 )
-from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.request import JobRequest
+from headgate_spark.jobs.show_progress import JobProgress
 from headgate_spark.jobs.sinks import BatchSink, QueueSink, name_of
 from headgate_spark.process.worker_connection import WorkerConnection
 

@@ -26,9 +26,9 @@ from headgate.errors import InvalidRequest
 from headgate_spark.engines.contract import HistorySplit
 from headgate_spark.engines.packed_columns import TIMESTAMP
 from headgate_spark.jobs.history import HistoryJob
-from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.request import SinkRequest, parse_time_us
 from headgate_spark.jobs.run import log_of
+from headgate_spark.jobs.show_progress import JobProgress
 from headgate_spark.jobs.sinks import sink_of
 from headgate_spark.jobs.tasks import share_out
 from headgate_spark.process.worker_connection import WorkerConnection, task_environment

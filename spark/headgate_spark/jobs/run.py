@@ -21,9 +21,9 @@ from headgate_spark.engines.contract import HistorySplit
 from headgate_spark.engines.registry import spark_engine
 from headgate_spark.jobs.frames import Frames, SparkFailed, spark_errors_as
 from headgate_spark.jobs.history import HistoryJob
-from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.request import JobRequest, JobWrong, parse_time_us
 from headgate_spark.jobs.reserving_job import ReservingJob
+from headgate_spark.jobs.show_progress import JobProgress
 from headgate_spark.jobs.sinks import BatchSink, HandlerSink, QueueSink, sink_of
 from headgate_spark.jobs.tasks import Puts, QueueSource
 from headgate_spark.process.session import await_executor, share_environment

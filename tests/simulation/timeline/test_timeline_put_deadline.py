@@ -11,7 +11,7 @@ import pytest
 
 from headgate.engines.contract import NewMessage
 from headgate.engines.packed_row import unpack
-from headgate.engines.timeline.put import put_calls
+from headgate.engines.timeline.put import waiting_calls
 from headgate.errors import HeadgateError
 from headgate.store.model.deadline import Deadline
 from headgate.store.store import NotSent, OutcomeUnknown
@@ -185,7 +185,7 @@ def test_a_call_of_which_one_message_was_sent_is_unknown() -> None:
 
 
 def test_a_caller_that_waits_for_space_until_its_deadline_sent_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(put_calls, "WAITING_BYTES_MAX", 10)
+    monkeypatch.setattr(waiting_calls, "WAITING_BYTES_MAX", 10)
 
     async def scenario(queue: Queue) -> None:
         client = queue.client("producer")
@@ -207,7 +207,7 @@ def test_a_caller_that_waits_for_space_until_its_deadline_sent_nothing(monkeypat
 def test_bytes_of_callers_that_left_the_line_of_a_group_do_not_fill_the_buffer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(put_calls, "WAITING_BYTES_MAX", 100)
+    monkeypatch.setattr(waiting_calls, "WAITING_BYTES_MAX", 100)
 
     async def scenario(queue: Queue) -> None:
         client = queue.client("producer")

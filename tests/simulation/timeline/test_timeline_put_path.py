@@ -17,7 +17,7 @@ from headgate.engines.timeline import engine
 from tests.simulation.timeline.timeline_puts import Client, Queue, simulate
 
 ENGINE = Path(engine.__file__).parent
-ROUTE = {"model/row.py", "put/decide_row_ack.py", "put/producer.py", "put/put_calls.py", "put/row_sender.py"}
+ROUTE = {"model/row.py", "put/decide_row_ack.py", "put/producer.py", "put/waiting_calls.py", "put/row_sender.py"}
 """Each holds the message in one of its forms."""
 CONSULTED = {"model/decide_place.py", "model/layout.py", "model/partitions.py", "put/part_records.py"}
 """Asked for a place, an id, an index row or a count; they never hold a message."""

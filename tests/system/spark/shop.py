@@ -20,9 +20,9 @@ from dev.servers.cassandra.serving import Serving
 from headgate import Put, settle
 from headgate.client.queue import Queue
 from headgate.engines.summary.pass_results import PassStatus, read_pass_status
-from headgate_spark.jobs.progress import JobProgress
 from headgate_spark.jobs.request import bulk_of, job_id, request_of
 from headgate_spark.jobs.run import run_job
+from headgate_spark.jobs.show_progress import JobProgress
 from headgate_spark.process.worker_connection import WorkerConnection
 
 OBSERVED_WITHIN_S = 60.0

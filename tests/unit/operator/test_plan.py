@@ -19,8 +19,8 @@ from headgate.api.read.loader import load_files
 from headgate.api.read.parse import parse_resource
 from headgate.cli import main as cli_main
 from headgate.cli.main import main
+from headgate_operator.dry_run.format_plan import build_plan_document
 from headgate_operator.dry_run.offline import empty_ahead, settings_of
-from headgate_operator.dry_run.plan_json import build_plan_document
 from headgate_operator.dry_run.projection import PlanProjection
 from headgate_operator.manifests.document_diff import stamped
 from headgate_operator.model.names import APPLIED
@@ -220,7 +220,7 @@ def joined(monkeypatch: pytest.MonkeyPatch, value: str) -> None:
     monkeypatch.setattr(cli_main, "entry_points", lambda group: [entry] if group == cli_main.JOINING else [])
 
 
-@pytest.mark.parametrize("value", ["headgate_nowhere.plan:command", "headgate_operator.dry_run.plan_json:command"])
+@pytest.mark.parametrize("value", ["headgate_nowhere.plan:command", "headgate_operator.dry_run.format_plan:command"])
 def test_a_command_that_is_not_installed_whole_reports_it_in_one_line_and_hides_no_other(
     monkeypatch: pytest.MonkeyPatch, value: str
 ) -> None:

@@ -15,7 +15,7 @@ from headgate.engines.contract import Ack, NackDelivery, NewMessage
 from headgate.runtime import Backoff, Context, RetryPolicy, handler
 from headgate.runtime.handler.handlers import load_handler
 from headgate.runtime.handler.runner import PythonPerformer
-from headgate.runtime.isolation.suspects import ChildPool, ChildTerms
+from headgate.runtime.isolation.child_pool import ChildPool, ChildTerms
 from headgate.runtime.worker.worker import WorkerTerms
 from headgate.telemetry.logs import log_fields
 from headgate.telemetry.tracing import current_trace

@@ -14,7 +14,7 @@ from headgate.engines.contract import NackDelivery
 from headgate.runtime.handler.decide_retry import Backoff
 from headgate.runtime.handler.handlers import load_handler
 from headgate.runtime.handler.runner import PythonPerformer
-from headgate.runtime.isolation.suspects import ChildPool, ChildTerms
+from headgate.runtime.isolation.child_pool import ChildPool, ChildTerms
 from headgate.runtime.worker.worker import WorkerTerms
 from tests.kit.worker_queue import FaultyQueue
 from tests.unit.runtime.workers import Bench, bench_of

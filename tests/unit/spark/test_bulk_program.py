@@ -20,7 +20,7 @@ from headgate_operator.manifests.spark_application import arguments
 from headgate_operator.model.names import Key
 from headgate_operator.observe.bulk_runs import job_id as operators_job_id
 from headgate_spark import bulk_program
-from headgate_spark.jobs import progress
+from headgate_spark.jobs import show_progress
 from headgate_spark.jobs.request import JobRequest, SinkRequest, job_id
 from headgate_spark.process import session, worker_connection
 
@@ -152,7 +152,7 @@ def refusals(monkeypatch: pytest.MonkeyPatch) -> list[tuple[UUID, str]]:
             matches.append((self._job, message))
 
     monkeypatch.setattr(worker_connection, "WorkerConnection", Connection)
-    monkeypatch.setattr(progress, "JobProgress", Row)
+    monkeypatch.setattr(show_progress, "JobProgress", Row)
     return matches
 
 

@@ -12,8 +12,8 @@ from uuid import UUID
 import pytest
 
 from headgate.errors import Unavailable
-from headgate_spark.jobs import progress
-from headgate_spark.jobs.progress import JobProgress
+from headgate_spark.jobs import show_progress
+from headgate_spark.jobs.show_progress import JobProgress
 from headgate_spark.process.worker_connection import WorkerConnection
 
 JOB = UUID(int=5)
@@ -51,7 +51,7 @@ def local(monkeypatch: pytest.MonkeyPatch) -> LocalConnection:
             raise Unavailable("the store is unavailable")
         one.notes.append((result.message, result.keys, result.problems))
 
-    monkeypatch.setattr(progress, "write_pass_result", write)
+    monkeypatch.setattr(show_progress, "write_pass_result", write)
     return one
 
 
@@ -74,7 +74,7 @@ def test_a_terminal_shows_a_bar_that_is_written_over(local: LocalConnection) -> 
 
 def test_a_log_gets_a_line_now_and_then_and_the_last(local: LocalConnection, monkeypatch: pytest.MonkeyPatch) -> None:
     at_s = [100.0]
-    monkeypatch.setattr(progress.time, "monotonic", lambda: at_s[0])
+    monkeypatch.setattr(show_progress.time, "monotonic", lambda: at_s[0])
     stream = io.StringIO()
     one = progress_on(local, stream)
     for _ in range(30):

@@ -16,13 +16,13 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from headgate.engines.contract import Ack, DeadLetterDelivery, Delivery, NackDelivery, Settle, Settled
+from headgate.engines.lanes.copy_writer import Copier
 from headgate.engines.lanes.cursor import Position
 from headgate.engines.lanes.delivery.delivery_state import NEVER_US, DeliveryState
 from headgate.engines.lanes.delivery.rows import ROWS_A_TURN, DeliveryTerms, HandOut
 from headgate.engines.lanes.log.settle_log import Record
 from headgate.engines.lanes.log.settle_log_format import Facts, merge_facts
 from headgate.engines.lanes.log.settle_log_writer import Recorder
-from headgate.engines.lanes.message_mover import Copier
 from headgate.engines.lanes.ownership.decide_lease import LaneState, LeaseTerm, RenewalResult, ends_lease_term
 from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.lanes.poll_schedule import Beat

@@ -1,7 +1,7 @@
 """The messages between a worker and its child for crash suspects: a frame is a length and a pickle.
 
 Values of this package alone, between a process and the child that it started itself, over a private socket. They are
-defined in this module and not in `isolation/child.py`, because that one is run as a program, whose classes have
+defined in this module and not in `isolation/child_main.py`, because that one is run as a program, whose classes have
 another name.
 """
 

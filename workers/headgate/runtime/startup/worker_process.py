@@ -29,7 +29,7 @@ from headgate.runtime.handler.decide_retry import Backoff
 from headgate.runtime.handler.handlers import Handler, load_handler
 from headgate.runtime.handler.http_runner import HttpPerformer, checked_url
 from headgate.runtime.handler.runner import HandlerRunner, PythonPerformer
-from headgate.runtime.isolation.suspects import ChildPool, ChildTerms
+from headgate.runtime.isolation.child_pool import ChildPool, ChildTerms
 from headgate.runtime.policy.decide_health import WorkerStatus, decide_liveness_problem, decide_readiness_problem
 from headgate.runtime.startup.drain_files import DrainFiles
 from headgate.runtime.worker.worker import Worker, WorkerTerms

@@ -5,8 +5,8 @@ payload. The queue owns the lanes; their distribution is a separate protocol (do
 
 - At most `concurrency` handlers run, over all lanes; a few more messages are in flight so that no handler waits.
 - A lost message is not settled; a message that could not be settled comes again.
-- A crash suspect runs in its own process (`isolation/suspects.py`); nothing else waits for it. The queue bounds their
-number.
+- A crash suspect runs in its own process (`isolation/child_pool.py`); nothing else waits for it. The queue bounds
+their number.
 """
 
 from __future__ import annotations

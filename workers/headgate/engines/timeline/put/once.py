@@ -34,8 +34,8 @@ from headgate.engines.timeline.put.decide_once import (
 )
 from headgate.engines.timeline.put.decide_row_ack import LatencyWindow
 from headgate.engines.timeline.put.producer import Producer
-from headgate.engines.timeline.put.put_calls import not_sent, outcome_unknown
 from headgate.engines.timeline.put.row_sender import Sender
+from headgate.engines.timeline.put.waiting_calls import not_sent, outcome_unknown
 from headgate.errors import HeadgateError, InvalidRequest, Unavailable
 from headgate.store.model.deadline import Deadline
 from headgate.store.model.positions import time_us_of

@@ -37,7 +37,8 @@ from headgate.engines.timeline.model.row import (
     share_writes,
 )
 from headgate.engines.timeline.model.settings import ShardBy, TimelineSettings
-from headgate.engines.timeline.put.put_calls import (
+from headgate.engines.timeline.put.row_sender import Sender
+from headgate.engines.timeline.put.waiting_calls import (
     Call,
     EachCall,
     Ids,
@@ -48,7 +49,6 @@ from headgate.engines.timeline.put.put_calls import (
     not_sent,
     resolve_ids,
 )
-from headgate.engines.timeline.put.row_sender import Sender
 from headgate.errors import Bug, HeadgateError, InvalidRequest, OperationRefused, Unavailable
 from headgate.process.background_tasks import BackgroundTasks
 from headgate.store.model.deadline import Deadline

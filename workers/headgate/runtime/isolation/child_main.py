@@ -1,5 +1,5 @@
 """A process that runs suspects: messages of which one may have killed its process. Started by
-`isolation/suspects.py`.
+`isolation/child_pool.py`.
 
 It runs one message at a time, so that its death identifies the message. It communicates over one socket
 (`frames.py`). It ends when the socket closes, and on Linux when its parent ends, whatever runs.

@@ -179,7 +179,7 @@ class Child:
         try:
             command = (
                 "-m",
-                "headgate.runtime.isolation.child",
+                "headgate.runtime.isolation.child_main",
                 str(theirs.fileno()),
                 str(os.getpid()),
                 self._terms.entry_point,
