@@ -16,11 +16,12 @@ from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.lanes.ownership.lane_set import LaneSet
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.model.layout import MessagePlace, id_bytes
+from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.errors import EnvironmentProblem, HeadgateError, OperationRefused
 from headgate.store.model.statements import Insert, Select
-from headgate.store.store import StatementFailed
+from headgate.store.store import OutcomeUnknown, StatementFailed
 from tests.simulation.lanes.sharing_members import SHARED, Member, begin, holding
-from tests.simulation.timeline.timeline_puts import SECOND, Queue, simulate
+from tests.simulation.timeline.timeline_puts import SECOND, Client, Queue, simulate
 from tests.simulation.timeline.timeline_workers import DeliveryLog, check_delivered, until_all_settled
 
 KINDS = [
@@ -221,3 +222,52 @@ def in_doubt() -> int:
     from headgate.store.clock.clock import ClockNotTrusted
 
     raise ClockNotTrusted("in doubt")
+
+
+@pytest.mark.parametrize("error", KINDS[:2], ids=lambda each: type(each).__name__)
+def test_a_put_that_is_refused_is_refused_at_once_and_nothing_is_stored(error: HeadgateError) -> None:
+    async def scenario(queue: Queue) -> None:
+        client = queue.client("producer")
+        before_s = queue.world.now_s()
+        client.store.gate = refusing(error)
+        with pytest.raises(type(error), match=error.message):
+            await client.process.start(client.producer.put([NewMessage(b"refused")]))
+        assert queue.world.now_s() < before_s + 1
+        client.store.gate = None
+        await client.process.start(client.producer.put([NewMessage(b"allowed")]))
+        assert 1 == len(await client.store.read(rows_of_work(queue, client)))
+
+    simulate(scenario, settings=replace(SHARED, generations=(GenerationSettings(1, 1),), part_us=3600 * SECOND))
+
+
+def test_a_put_that_is_refused_when_it_is_sent_again_may_have_been_written() -> None:
+    async def scenario(queue: Queue) -> None:
+        client = queue.client("producer")
+
+        async def gate(statement: Any) -> None:
+            if not isinstance(statement, Select):
+                client.store.gate = refusing(KINDS[0])
+                raise OutcomeUnknown("held back in this test")
+
+        client.store.gate = gate
+        with pytest.raises(OutcomeUnknown):
+            await client.process.start(client.producer.put([NewMessage(b"perhaps")]))
+
+    simulate(scenario, settings=SHARED)
+
+
+def refusing(error: HeadgateError) -> Any:
+    """A gate that refuses every write."""
+
+    async def gate(statement: Any) -> None:
+        if not isinstance(statement, Select):
+            raise error
+
+    return gate
+
+
+def rows_of_work(queue: Queue, client: Client) -> Select:
+    """All rows of the one partition that a test puts into."""
+    part = client.process.clock.wall_us() // queue.settings.part_us
+    key = {"queue": queue.settings.queue, "generation": 1, "part": part, "sub": 0, "shard": 0}
+    return Select(queue.settings.tables.work, key)

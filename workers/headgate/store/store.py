@@ -54,7 +54,9 @@ class StatementFailed(Bug):
     """The driver or the server failed on a statement in a way that is not understood."""
 
 
-STORE_ERRORS = (Unavailable, OperationRefused, EnvironmentProblem, StatementFailed)
+REFUSALS = (OperationRefused, EnvironmentProblem)
+"""The coordinator understood the statement and did nothing: a right is missing, it is too large, a table differs."""
+STORE_ERRORS = (Unavailable, *REFUSALS, StatementFailed)
 """How a statement may end although this process is sound: a right that was revoked, a table that is being altered, a
 node that is down. A background loop tries again; it ends neither itself nor the work of others."""
 
@@ -195,6 +197,10 @@ class Store(ABC):
                     if is_write and sent_in_doubt and not isinstance(error, OutcomeUnknown):
                         raise OutcomeUnknown("A write was not answered in time", last=error.message) from error
                     raise
+            except REFUSALS as error:
+                if is_write and sent_in_doubt:
+                    raise OutcomeUnknown("A write was refused when it was sent again", last=error.message) from error
+                raise
             await self.pause(pause_s)
             pause_s = min(pause_s * 2, self.retry_pause_s_max)
             attempt_s *= 2

@@ -28,7 +28,7 @@ from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.errors import HeadgateError, Unavailable
 from headgate.process.background_tasks import SharedWork, SupervisedLoop
 from headgate.store.model.statements import Insert
-from headgate.store.store import STORE_ERRORS
+from headgate.store.store import REFUSALS, STORE_ERRORS
 
 log = logging.getLogger("headgate.puts")
 
@@ -77,7 +77,7 @@ class PartRecords:
     async def _write_row(self, row: Insert) -> bool:
         try:
             await self._host.store.write(row)
-        except Unavailable:
+        except (Unavailable, *REFUSALS):
             return False
         return True
 

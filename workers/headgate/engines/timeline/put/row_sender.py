@@ -51,7 +51,7 @@ from headgate.process.background_tasks import start_task
 from headgate.process.live import Live
 from headgate.store.catalogue.decide_generation import knowledge
 from headgate.store.model.statements import Write
-from headgate.store.store import OutcomeUnknown
+from headgate.store.store import REFUSALS, OutcomeUnknown
 
 RESTAMPS_MAX = 2
 WINDOW_US_MIN = 1_000
@@ -269,6 +269,9 @@ class Sender:
     def _judge(
         self, pending_write: PendingWrite, place: int, row: StampedRow, answer: HeadgateError | None, now_us: int
     ) -> None:
+        if isinstance(answer, REFUSALS):
+            pending_write.give_up(place, answer)
+            return
         if isinstance(answer, Unavailable) and not isinstance(answer, OutcomeUnknown):
             ended = WriteAnswer.NOTHING
         else:
@@ -324,10 +327,10 @@ class Sender:
                 answers[at] = answer
         return answers
 
-    async def _write(self, write: Write, within_s: float) -> Unavailable | None:
+    async def _write(self, write: Write, within_s: float) -> HeadgateError | None:
         try:
             await self.host.store.write(write, within_s=within_s)
-        except Unavailable as error:
+        except (Unavailable, *REFUSALS) as error:
             return error
         return None
 
