@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -245,6 +246,29 @@ def test_some_failures_among_what_is_done_slow_nobody_down() -> None:
         assert not any(pace.went_wrong(1.0) for _ in range(19))
         assert not pace.went_well()
     assert 5 == pace.slots_free(5, 90)
+
+
+@pytest.mark.parametrize("share", [0.5, 0.9, 0.97])
+def test_a_tenant_whose_messages_all_fail_slows_nobody_down_after_a_thousand_messages(share: float) -> None:
+    """A run of 32 failures comes every 280 messages where 90 % fail."""
+    rng, pace, slowed = random.Random(7), Pace.of(concurrency=16), []
+    for number in range(50_000):
+        if rng.random() >= share:
+            pace.went_well()
+        elif pace.went_wrong(0.0):
+            slowed.append(number)
+    assert [] == [each for each in slowed if each >= 1_000]
+
+
+def test_an_outage_slows_down_also_after_another_and_after_hours_of_success() -> None:
+    pace = Pace.of(concurrency=16)
+    for successes, failures_before in [(1, 32), (1, 200), (10_000, 32), (0, 200)]:
+        for _ in range(successes):
+            pace.went_well()
+        assert failures_before >= next(number for number in range(1, 2_000) if pace.went_wrong(0.0))
+        for _ in range(8):
+            pace.went_wrong(0.0)
+        pace.went_well()
 
 
 # ---- beats

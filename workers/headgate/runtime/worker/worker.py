@@ -302,7 +302,7 @@ class Worker:
         if settle is None:
             settle = self._settle_of_stopped(attempt)
         if isinstance(settle, Ack):
-            if self._pace.failed and self._pace.went_well():
+            if (self._pace.failed or self._pace.longest) and self._pace.went_well():
                 log.info("worker recovered", extra={"queue": self.queue.name})
         elif _counts_as_failure(settle) and self._pace.went_wrong(asyncio.get_running_loop().time()):
             log.warning("worker throttled: one message at a time", extra={"queue": self.queue.name})
