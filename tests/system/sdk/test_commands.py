@@ -319,6 +319,8 @@ def test_one_process_repairs_a_queue_at_a_time_and_when_it_dies_the_next_one_doe
         finally:
             touching.cancel()
 
+    passed(run, "shop/checked", 20)
+    until_owed(run, "shop/checked")
     meanwhile, shown = run.connected(hold)
     assert (0, ["shop/checked: another process repairs this queue"]) == (meanwhile.code, meanwhile.out)
     assert any(line.startswith("repair     running; ") for line in shown.out), shown

@@ -42,11 +42,12 @@ async def repair_standing(host: Host, settings: TimelineSettings) -> RepairStand
     )
     checked_to = min((to for _, all_to in by_generation for to in all_to), default=0)
     owed = [since for since, _ in by_generation if since is not None]
+    passes = 0 if leader is None else leader.state.epoch
     return RepairStanding(
         runs_now=leader is not None and leader.state.lock is not None,
-        passes=0 if leader is None else leader.state.epoch,
+        passes=passes,
         last_pass_us=(leader.state.touched_us or None) if leader is not None else None,
-        checked_to_us=checked_to * settings.part_us if checked_to else None,
+        checked_to_us=checked_to * settings.part_us if checked_to and passes else None,
         owed_since_us=min(owed, default=None),
     )
 
