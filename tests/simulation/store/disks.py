@@ -92,6 +92,17 @@ class Disks:
                     replicas,
                 )
 
+    def announced(self) -> set[tuple[int, int, int]]:
+        """Generation, part and sub of all that the index names, and announces as late: its row and that of its day are
+        each on some disk."""
+        now_s = self._now_s()
+        late = {
+            (partition[1], *row.clustering)
+            for partition, row, _ in self._merged(self._settings.tables.parts)
+            if row.value("late_us", now_s) is not None
+        }
+        return late & self.indexed()
+
     def indexed(self) -> set[tuple[int, int, int]]:
         """Generation, part and sub of all that the index names: its row and that of its day are each on some disk."""
         now_s = self._now_s()

@@ -176,15 +176,16 @@ def unknown_families(disks: Disks, ledger: Ledger) -> Iterator[str]:
 def never_met(disks: Disks, ledger: Ledger, settings: TimelineSettings) -> Iterator[str]:
     """A line for each row of messages that nobody was given, though repair has checked all for the last time.
 
-    Of a put without an answer the row may be there and its index row nowhere: nobody can know of it, and nobody was
-    promised it (docs/internals/protocols/repair.md, "The cursor"). What was acknowledged has no such way out.
+    Of a put without an answer the row may land after the first check of its part, or its index row nowhere: nobody was
+    promised it (docs/internals/protocols/repair.md, "A check"). What was acknowledged has no such way out, nor what its
+    writer announced.
     """
     there = {row.place for row in disks.undrained(2**62)}
-    indexed, promised = disks.indexed(), ledger.acknowledged_ids
+    announced, promised = disks.announced(), ledger.acknowledged_ids
     for row in disks.rows():
         if row.cancelled or row.moved or row.place in there:
             continue
         ids = [each for each in row.ids if not ledger.need_not_come(each)]
         at = (row.place.generation, row.place.part(settings.part_us), row.place.sub)
-        if ids and (at in indexed or not promised.isdisjoint(ids)):
+        if ids and (at in announced or not promised.isdisjoint(ids)):
             yield f"what is durable anywhere comes in the end: {row.place} {ids}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gc
 import warnings
 
@@ -111,6 +112,27 @@ def test_a_name_can_live_again_and_a_living_one_not_twice() -> None:
         second = world.process("p")
         assert second is not first
         assert second.uuid() != first.uuid(), "and does not repeat earlier random values"
+
+
+def test_an_error_that_its_process_is_killed_before_hearing_of_concerns_nobody() -> None:
+    async def scenario(world: World) -> None:
+        process, answer = world.process("p"), asyncio.get_running_loop().create_future()
+
+        async def read() -> None:
+            await answer
+
+        async def ask() -> None:
+            with contextlib.suppress(ValueError):
+                await asyncio.get_running_loop().create_task(read())
+
+        process.start(ask())
+        await asyncio.sleep(1)
+        answer.add_done_callback(lambda _: process.kill())
+        answer.set_exception(ValueError("no answer"))
+        await asyncio.sleep(1)
+
+    with World() as world:
+        world.run(scenario(world))
 
 
 def test_a_process_can_be_killed_before_each_of_its_steps() -> None:

@@ -17,7 +17,7 @@ import gc
 import warnings
 import weakref
 from asyncio import events
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from random import Random
 from typing import Any, TypeVar
 from uuid import UUID
@@ -79,6 +79,7 @@ class VirtualProcess:
         self.gate = _drop
         self._report_change()
         self._killed_tasks = [task for task in self._tasks if not task.done()]
+        self._world.forget_ended(self._tasks)
 
     def describe_state(self) -> str:
         return "dead" if self.is_dead else "running"
@@ -139,6 +140,12 @@ class VirtualWorld:
         """Called when a task that was started in a process has ended."""
         if _is_unheard(task):
             self._failed.append(task)
+
+    def forget_ended(self, tasks: Iterable[asyncio.Task[Any]]) -> None:
+        """Their process is killed: errors that nobody has heard of by then concern nobody."""
+        for task in tasks:
+            if task.done() and not task.cancelled() and task not in self._failed:
+                task.exception()
 
     def now_s(self) -> float:
         return self.loop.time()
