@@ -93,8 +93,7 @@ class Disks:
                 )
 
     def announced(self) -> set[tuple[int, int, int]]:
-        """Generation, part and sub of all that the index names, and announces as late: its row and that of its day are
-        each on some disk."""
+        """Generation, part and sub of all that the index names and announces as late."""
         now_s = self._now_s()
         late = {
             (partition[1], *row.clustering)

@@ -176,9 +176,8 @@ def unknown_families(disks: Disks, ledger: Ledger) -> Iterator[str]:
 def never_met(disks: Disks, ledger: Ledger, settings: TimelineSettings) -> Iterator[str]:
     """A line for each row of messages that nobody was given, though repair has checked all for the last time.
 
-    Of a put without an answer the row may land after the first check of its part, or its index row nowhere: nobody was
-    promised it (docs/internals/protocols/repair.md, "A check"). What was acknowledged has no such way out, nor what its
-    writer announced.
+    Of a put without an answer the row may land after the first check of its part, or its index row nowhere, and
+    nobody was promised it (docs/internals/protocols/repair.md, "A check"). What was acknowledged or announced must come.
     """
     there = {row.place for row in disks.undrained(2**62)}
     announced, promised = disks.announced(), ledger.acknowledged_ids

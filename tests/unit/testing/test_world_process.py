@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import gc
 import warnings
 
 import pytest
 
 from headgate.errors import Bug
+from headgate.process.background_tasks import SharedWork
 from tests.kit.simulated_world import EPOCH_S, Process, World
 
 
@@ -115,17 +115,22 @@ def test_a_name_can_live_again_and_a_living_one_not_twice() -> None:
 
 
 def test_an_error_that_its_process_is_killed_before_hearing_of_concerns_nobody() -> None:
+    """Of work that its caller has left, and that ends in the step before the kill."""
+
     async def scenario(world: World) -> None:
         process, answer = world.process("p"), asyncio.get_running_loop().create_future()
+        shared = SharedWork[str, None]("reads")
 
         async def read() -> None:
+            shared.forget("all")
             await answer
 
         async def ask() -> None:
-            with contextlib.suppress(ValueError):
-                await asyncio.get_running_loop().create_task(read())
+            await shared.run("all", read)
 
-        process.start(ask())
+        asking = process.start(ask())
+        await asyncio.sleep(1)
+        asking.cancel()
         await asyncio.sleep(1)
         answer.add_done_callback(lambda _: process.kill())
         answer.set_exception(ValueError("no answer"))
