@@ -177,7 +177,7 @@ def never_met(disks: Disks, ledger: Ledger, settings: TimelineSettings) -> Itera
     """A line for each row of messages that nobody was given, though repair has checked all for the last time.
 
     Of a put without an answer the row may land after the first check of its part, or its index row nowhere, and
-    nobody was promised it (docs/internals/protocols/repair.md, "A check"). What was acknowledged or announced must come.
+    nobody was promised it (docs/internals/protocols/repair.md, "A check"). Both other kinds must come.
     """
     there = {row.place for row in disks.undrained(2**62)}
     announced, promised = disks.announced(), ledger.acknowledged_ids
