@@ -12,6 +12,7 @@ from headgate.engines.lanes.log.settle_log import Piece
 from headgate.engines.lanes.ownership.decide_lease import RenewalResult
 from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.timeline.model.lane_rows import lane_key
+from headgate.errors import Unavailable
 from headgate.store.model.positions import first_at, position_order
 from tests.simulation.timeline.timeline_puts import SECOND, Client, Queue, simulate
 from tests.simulation.timeline.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready
@@ -116,6 +117,31 @@ def test_a_lane_is_not_taken_as_it_was_before_a_release_that_landed_late() -> No
         shown = await other.process.start(theirs.read_state())
         assert shown is not None and shown.reach == reached
         assert await other.process.start(theirs.take(shown)) is not None
+
+    simulate(scenario, settings=WORKED)
+
+
+def test_a_process_whose_clock_is_in_doubt_releases_its_lanes_and_can_be_followed_at_once() -> None:
+    """It ends after a long pause: what it owned must not stay locked, nor its end fail, for want of a clock."""
+
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        owner, other = queue.client("owner"), queue.client("other")
+        mine, theirs = lane_of(queue, owner), lane_of(queue, other)
+        before = await owner.process.start(mine.read_state())
+        assert before is not None
+        lease_term = await owner.process.start(mine.take(before))
+        assert lease_term is not None
+
+        def in_doubt() -> int:
+            raise Unavailable("The clock is in doubt in this test")
+
+        doubting = Lane(replace(owner.host, now_us=in_doubt), mine.table, mine.key, mine.terms)
+        last = first_at(1_000_000)
+        assert await owner.process.start(doubting.release(lease_term, last=last, reach=last))
+        free = await other.process.start(theirs.read_state())
+        assert free is not None and free.lock is None
+        assert await other.process.start(theirs.take(free)) is not None
 
     simulate(scenario, settings=WORKED)
 

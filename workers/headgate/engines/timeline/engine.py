@@ -152,10 +152,12 @@ class TimelineQueue:
         """Release the lanes, while their leases last; then write pending messages. Receivers stop waiting."""
         self._closed = True
         self._changed.set()
-        await self.lanes.close()
-        await self.producer.close()
-        if self.dead_letters is not None:
-            await self.dead_letters.close()
+        try:
+            await self.lanes.close()
+        finally:
+            await self.producer.close()
+            if self.dead_letters is not None:
+                await self.dead_letters.close()
 
     # ---- putting
 

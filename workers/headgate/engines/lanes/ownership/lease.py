@@ -126,8 +126,10 @@ class Lane:
 
     async def release(self, lease_term: LeaseTerm, *, last: Value, reach: Value, clean: bool = True) -> bool:
         """Release the lane, with the statement that nothing in it is a crash suspect, unless suspects of an earlier
-        owner remain. False if this process no longer owned it."""
-        final: dict[str, Value] = {"lock": None, "last": last, "reach": reach, "touched": self.host.now_us()}
+        owner remain. False if this process no longer owned it. It needs no clock: `touched` is another one than any
+        taker has read before."""
+        touched_us = lease_term.promise.sent_us + 1
+        final: dict[str, Value] = {"lock": None, "last": last, "reach": reach, "touched": touched_us}
         if clean:
             final["released"] = lease_term.epoch
         update = self._update(final, is_("lock", lease_term.lock), attempt=self.host.uuid())
