@@ -62,7 +62,7 @@ class ChildOwner:
 def build_head(
     kind: ResourceKind, name: str, namespace: str, labels: Mapping[str, str], owner: ChildOwner | None = None
 ) -> Part:
-    """What each document begins with."""
+    """The head of each document."""
     metadata: Part = {"name": name, "namespace": namespace, "labels": labels}
     if owner is not None:
         metadata["ownerReferences"] = [owner.reference]

@@ -1,1 +1,1 @@
-"""What every process of Spark has: its session, and in each Python process one connection."""
+"""The needs of every process of Spark: its session, and in each Python process one connection."""

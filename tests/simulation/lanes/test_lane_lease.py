@@ -9,7 +9,7 @@ from typing import Any
 
 from headgate.engines.contract import Ack, NewMessage, Settled
 from headgate.engines.lanes.log.settle_log import Piece
-from headgate.engines.lanes.ownership.decide_lease import RenewalResult
+from headgate.engines.lanes.ownership.decide_lease import LaneState, LeaseTerm, RenewalResult
 from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.errors import Unavailable
@@ -23,15 +23,21 @@ def lane_of(queue: Queue, client: Client) -> Lane:
     return Lane(client.host, queue.settings.tables.lanes, lane_key(queue.settings, 1, 0), queue.settings.lease)
 
 
+async def taken(client: Client, lane: Lane) -> tuple[LaneState, LeaseTerm]:
+    """The lane as it was read, and the lease term that began with its taking."""
+    state = await client.process.start(lane.read_state())
+    assert state is not None
+    lease_term = await client.process.start(lane.take(state))
+    assert lease_term is not None
+    return state, lease_term
+
+
 def test_attack_D6_a_touch_of_an_earlier_tenure_moves_nothing_back() -> None:
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         early, late = queue.client("early"), queue.client("late")
         first, second = lane_of(queue, early), lane_of(queue, late)
-        lanes = await early.process.start(first.read_state())
-        assert lanes is not None
-        lease_term = await early.process.start(first.take(lanes))
-        assert lease_term is not None
+        _, lease_term = await taken(early, first)
         await asyncio.sleep(12)
         free = await late.process.start(second.read_state())
         assert free is not None and free.lock is None
@@ -55,10 +61,7 @@ def test_a_touch_that_was_given_up_and_comes_after_later_ones_moves_nothing_back
         await lanes_ready(queue)
         client = queue.client("owner")
         lane = lane_of(queue, client)
-        lanes = await client.process.start(lane.read_state())
-        assert lanes is not None
-        lease_term = await client.process.start(lane.take(lanes))
-        assert lease_term is not None
+        _, lease_term = await taken(client, lane)
         earlier_us = client.process.clock.wall_us()
         await asyncio.sleep(2)
         newer = first_at(client.process.clock.wall_us())
@@ -82,10 +85,7 @@ def test_attack_C4_a_stop_is_obeyed_at_the_next_touch_and_shortens_no_lease() ->
         await lanes_ready(queue)
         owner, other = queue.client("owner"), queue.client("other")
         mine, theirs = lane_of(queue, owner), lane_of(queue, other)
-        lanes = await owner.process.start(mine.read_state())
-        assert lanes is not None
-        lease_term = await owner.process.start(mine.take(lanes))
-        assert lease_term is not None
+        _, lease_term = await taken(owner, mine)
         assert await other.process.start(theirs.stop(lease_term.epoch))
         stopped = await other.process.start(theirs.read_state())
         assert stopped is not None and stopped.lock == lease_term.lock
@@ -104,10 +104,7 @@ def test_a_lane_is_not_taken_as_it_was_before_a_release_that_landed_late() -> No
         await lanes_ready(queue)
         owner, other = queue.client("owner"), queue.client("other")
         mine, theirs = lane_of(queue, owner), lane_of(queue, other)
-        lanes = await owner.process.start(mine.read_state())
-        assert lanes is not None
-        lease_term = await owner.process.start(mine.take(lanes))
-        assert lease_term is not None
+        _, lease_term = await taken(owner, mine)
         shown = await other.process.start(theirs.read_state())
         assert shown is not None
         await asyncio.sleep(1)
@@ -128,10 +125,7 @@ def test_a_process_whose_clock_is_in_doubt_releases_its_lanes_and_can_be_followe
         await lanes_ready(queue)
         owner, other = queue.client("owner"), queue.client("other")
         mine, theirs = lane_of(queue, owner), lane_of(queue, other)
-        before = await owner.process.start(mine.read_state())
-        assert before is not None
-        lease_term = await owner.process.start(mine.take(before))
-        assert lease_term is not None
+        _, lease_term = await taken(owner, mine)
 
         def in_doubt() -> int:
             raise Unavailable("The clock is in doubt in this test")
@@ -224,10 +218,7 @@ def test_attack_D6_a_retired_lane_is_never_taken_again() -> None:
         await lanes_ready(queue)
         early, late = queue.client("early"), queue.client("late")
         first, second = lane_of(queue, early), lane_of(queue, late)
-        lanes = await early.process.start(first.read_state())
-        assert lanes is not None
-        lease_term = await early.process.start(first.take(lanes))
-        assert lease_term is not None
+        lanes, lease_term = await taken(early, first)
         end = first_at(early.process.clock.wall_us())
         assert not await early.process.start(first.lend(b"a range", lanes, up_to=end)), "it has another owner by now"
         owned = await early.process.start(first.read_state())
