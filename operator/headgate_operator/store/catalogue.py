@@ -286,6 +286,7 @@ class StoreSide:
             there = await views.tables(reached.process_context.keyspace)
             if not all(table.name in there for table in CATALOGUE_TABLES):
                 continue
+            await performer.catalogue.move_earlier()
             known = await performer.catalogue.owned(owner_of(self._cluster, ""))
             entries += [(reached, each.entry) for each in known]
         return entries

@@ -450,6 +450,11 @@ class MortalStore(Store):
         self.within_s = store.within_s
         self.attempt_s = store.attempt_s
 
+    @property
+    def data_center(self) -> str:
+        """As the other's."""
+        return self._store.data_center
+
     async def attempt(self, statement: Any, within_s: float) -> AttemptAnswer:
         """As the other does; for ever where the process is dead."""
         answer = None if self.is_dead else await self._store.attempt(statement, within_s)

@@ -45,6 +45,11 @@ class SimulatedStore(Store):
 
     # ---- the interface of a Store
 
+    @property
+    def data_center(self) -> str:
+        """Its home."""
+        return self.home
+
     async def attempt(self, statement: Write | Decision | Select, within_s: float) -> AttemptAnswer:
         """Send it once."""
         answer: AttemptAnswer = await self._ask(statement, within_s)

@@ -47,10 +47,12 @@ class Schema:
 
     keyspaces: set[str] = field(default_factory=set)
     tables: dict[str, dict[str, Table]] = field(default_factory=dict)
+    data_centers: tuple[str, ...] = ("dc1",)
 
     async def read_keyspace(self, name: str) -> ActualKeyspace | None:
-        """One replica each in the one data centre there is."""
-        return ActualKeyspace(name, "NetworkTopologyStrategy", {"dc1": 3}) if name in self.keyspaces else None
+        """Three replicas in each data center."""
+        replicas = dict.fromkeys(self.data_centers, 3)
+        return ActualKeyspace(name, "NetworkTopologyStrategy", replicas) if name in self.keyspaces else None
 
     async def read_tables(self, keyspace: str) -> Mapping[str, ActualTable]:
         """Each as it was declared."""
@@ -139,9 +141,9 @@ class Shop:
     cluster: Cluster
     schema: Schema = field(default_factory=Schema)
 
-    def program(self, name: str) -> Program:
+    def program(self, name: str, *, home: str = "dc1") -> Program:
         """A process of its own with a connection that is not opened yet."""
-        process = self.world.process(name)
+        process = self.world.process(name, data_centre=home)
         store = GatedStore(self.cluster, process)
         hints = Hints()
 
@@ -153,7 +155,8 @@ class Shop:
                 await clock.__aexit__(None, None, None)
                 await store.close()
 
-            return context_on(simulated_host(process, store), KEYSPACE, clock, close, hints=hints)
+            host = simulated_host(process, store)
+            return context_on(host, KEYSPACE, clock, close, data_center=home, hints=hints)
 
         program = Program(process, store, Headgate(process_context), hints=hints)
         store.gate = program.gate
@@ -171,7 +174,7 @@ class Shop:
                 new_uuid=process.uuid,
                 new_key=lambda: process.rng.randbytes(32),
             )
-            yield Applier(self.schema, catalogue, lambda _: store, PlacementDefaults(KEYSPACE, "dc1", 3))
+            yield Applier(self.schema, catalogue, lambda _: store, PlacementDefaults(KEYSPACE, store.data_center, 3))
 
     async def applied(self, process: Process, *texts: str) -> list[Applied]:
         """`headgate apply`, to be run in a process."""
@@ -179,9 +182,9 @@ class Shop:
             await applier.prepare()
             return await applier.apply([parse_resource(yaml.safe_load(text)) for text in texts])
 
-    async def apply(self, *texts: str) -> list[Applied]:
+    async def apply(self, *texts: str, home: str = "dc1") -> list[Applied]:
         """The same, by a person of its own."""
-        process = self.world.process(f"person-{self.world.now_s()}")
+        process = self.world.process(f"person-{home}-{self.world.now_s()}", data_centre=home)
         done = await process.start(self.applied(process, *texts))
         assert [] == [each.notes for each in done if each.refused]
         return done

@@ -11,15 +11,13 @@ from uuid import UUID
 import pytest
 
 from headgate.errors import Conflict, Unavailable
-from headgate.store.catalogue import catalogue as catalogue_module
+from headgate.store.catalogue import reading
 from headgate.store.catalogue.catalogue import AnotherCreation, Catalogue, Change, Declared
 from headgate.store.catalogue.decide_generation import ChangeUnderWay, is_over, shards_in_force, written_at
 from headgate.store.catalogue.entry import Entry, EntryState, KnownEntry, Name, OwnedByAnother, StoragePlace
-from headgate.store.catalogue.tables import IDS
 from headgate.store.clock.clock import Clock, ClockNotTrusted
 from headgate.store.clock.clock_state import Bounds
 from headgate.store.model.consistency import Consistency
-from headgate.store.model.statements import Select
 from tests.kit.simulated_store.cluster import Cluster
 from tests.kit.simulated_store.store import SimulatedStore, SimulatedTime
 from tests.kit.simulated_world import Process, World
@@ -49,8 +47,7 @@ def catalogue(
 
 async def find_id(one: Catalogue, id_: UUID) -> KnownEntry | None:
     """The entry of this creation; None when it is gone, even if its name was taken again."""
-    rows = await one._store.read(Select(IDS, {"id": id_}, consistency=Consistency.QUORUM))
-    known = await one.find(Name(rows[0].kind, rows[0].namespace, rows[0].name)) if rows else None
+    known = await one.find(EMAILS)
     return known if known and known.entry.id == id_ else None
 
 
@@ -448,7 +445,7 @@ def test_after_a_pause_of_the_process_nothing_is_owned_before_the_nodes_were_ask
 
 def test_of_that_entries_are_asked_for_those_of_others_are_not_even_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
     decoded: list[str] = []
-    entry_of = catalogue_module.entry_of
+    entry_of = reading.entry_of
 
     def counted(row: Any) -> Entry:
         decoded.append(row.owner)
@@ -463,7 +460,7 @@ def test_of_that_entries_are_asked_for_those_of_others_are_not_even_decoded(monk
             for number in range(5):
                 name = Name("Queue", "shop", f"theirs-{number}")
                 await theirs.declare(name, document(), place=PLACE, shards=1)
-            monkeypatch.setattr(catalogue_module, "entry_of", counted)
+            monkeypatch.setattr(reading, "entry_of", counted)
             return [known.entry.name.name for known in await mine.owned("operator/c1/")]
 
         assert (["emails"], ["operator/c1/u1"]) == (world.run(process.start(work())), decoded)

@@ -149,10 +149,10 @@ def test_what_is_not_fixed_is_listed() -> None:
     assert ["column p", "the table"] == [drift.what for drift in unmended([*fixed, missing(TABLE)])]
 
 
-def test_the_tables_of_the_catalogue_are_serial_or_hold_nothing_but_rows_that_expire() -> None:
+def test_no_table_of_the_catalogue_is_decided_by_several_data_centers() -> None:
     decided = [table for table in CATALOGUE_TABLES if table.has_lwt]
     plain = {(table.name, each.name) for table in decided for each in table.columns if each.written.value != "lwt"}
     assert set() == plain
-    assert {"SERIAL"} == {table.serial.value for table in decided}
+    assert {"LOCAL_SERIAL"} == {table.serial.value for table in decided}
     plain = {table.name for table in CATALOGUE_TABLES} - {table.name for table in decided}
-    assert {"members", "summary", "standing"} == plain
+    assert {"catalogue_homes", "catalogue_tables_made", "members", "summary", "standing"} == plain

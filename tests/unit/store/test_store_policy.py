@@ -38,6 +38,8 @@ Step = BaseException | AttemptAnswer | Callable[[Any], AttemptAnswer]
 class ScriptedStore(Store):
     """Gives prepared answers, on a clock that only moves by pauses and by attempts that time out."""
 
+    data_center = "dc1"
+
     def __init__(self, *script: Step, then: Step | None = None) -> None:
         self.script = list(script)
         self.then = then

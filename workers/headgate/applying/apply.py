@@ -115,8 +115,10 @@ class Applier:
     """Whether to take over an entry that has another owner, or was retained."""
 
     async def prepare(self) -> SchemaReport:
-        """The keyspace and the tables of the catalogue."""
-        return await ensure(self.schema, catalogue_keyspace(self.surroundings), CATALOGUE_TABLES)
+        """The keyspace and the tables of the catalogue, and in them what trees before 0.1 have left."""
+        report = await ensure(self.schema, catalogue_keyspace(self.surroundings), CATALOGUE_TABLES)
+        await self.catalogue.move_earlier()
+        return report
 
     async def apply(self, resources: Sequence[Resource]) -> list[Applied]:
         """One after the other; `prepare` has been called."""

@@ -221,8 +221,8 @@ async def open_applier(
 
 def _build_memory_applier(address: str, owner: str, *, adopting: bool) -> Applier:
     """On `memory://` an entry of the catalogue is all that a resource needs."""
-    from headgate.client.catalogue.memory_context import DATA_CENTER, KEYSPACE, memory_at
-    from headgate.store.memory.store import MemoryStore
+    from headgate.client.catalogue.memory_context import KEYSPACE, memory_at
+    from headgate.store.memory.store import DATA_CENTER, MemoryStore
 
     memory = memory_at(address)
     store = MemoryStore(memory.replica)

@@ -101,6 +101,11 @@ class Store(ABC):
     retry_pause_s: float = 0.05
     retry_pause_s_max: float = 1.0
 
+    @property
+    @abstractmethod
+    def data_center(self) -> str:
+        """The data center of its coordinators: LOCAL_QUORUM and LOCAL_SERIAL are of its replicas (rule R5)."""
+
     @abstractmethod
     async def attempt(self, statement: Write | Decision | Select, within_s: float) -> AttemptAnswer:
         """Send it once, and wait this long. Raises Unknown, NotEnoughReplicas or Overloaded; never retries.

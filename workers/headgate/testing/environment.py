@@ -34,7 +34,7 @@ from headgate.api.resources.queues import QueueResource
 from headgate.applying.apply import Applier
 from headgate.applying.call import NoSchema, Resources, read_resources
 from headgate.applying.desired_state import PlacementDefaults
-from headgate.client.catalogue.memory_context import DATA_CENTER, KEYSPACE, MachineClock, NoHints
+from headgate.client.catalogue.memory_context import KEYSPACE, MachineClock, NoHints
 from headgate.client.catalogue.process_context import ProcessContext
 from headgate.client.connection import NAMESPACE, Headgate
 from headgate.client.model.times import Span, span_us
@@ -48,7 +48,7 @@ from headgate.runtime.handler.decide_retry import Backoff
 from headgate.runtime.handler.handlers import understand
 from headgate.runtime.worker.worker import WorkerTerms
 from headgate.store.catalogue.catalogue import Catalogue
-from headgate.store.memory.store import MemoryReplica, MemoryStore
+from headgate.store.memory.store import DATA_CENTER, MemoryReplica, MemoryStore
 from headgate.store.model.positions import Positions
 from headgate.store.model.statements import Decision, Select, Write
 from headgate.store.model.table import CASSANDRA_4_LAST_EXPIRY_S

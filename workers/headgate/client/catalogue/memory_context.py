@@ -19,10 +19,9 @@ from headgate.engines.registry import MEMORY_ENGINES
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import EntryState, Name, StoragePlace
 from headgate.store.clock.clock import ClockFigures
-from headgate.store.memory.store import MemoryReplica, MemoryStore
+from headgate.store.memory.store import DATA_CENTER, MemoryReplica, MemoryStore
 
 KEYSPACE = "headgate"
-DATA_CENTER = "memory"
 LAST_EXPIRY_S = 2**62
 FIRST_USE = "memory"
 """The owner of queues that were created when they were first opened."""

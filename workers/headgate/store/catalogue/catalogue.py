@@ -1,25 +1,24 @@
-"""The catalogue: read by every process, written by LWT, and each entry by its owner alone.
+"""The catalogue: read by every process, written by LWT in an entry's home data center, and by its owner alone.
 
     declared = await catalogue.declare(name, document, place=..., shards=...)
     known = await catalogue.find(name)              # known.promise limits how long it may be used
 
 It knows no Kubernetes, no YAML and no engine. Invariants:
 
-- one name is one row, so of two creators one is rejected; a recreated resource has a fresh id;
+- in a data center one name is one row, so of two creators one is rejected; a recreated resource has a fresh id;
+- a name of which a copy shows another home is not created, and an entry is changed in its home alone (rule R5);
 - a change names the id, the revision and the owner it has read, so none is lost and no other owner's entry changes;
-- the life of a creation goes one way (`MOVES`), so a late writer restores nothing;
-- an id leads to its name before the name leads to the id, so every entry found by name is also found by id.
+- the life of a creation goes one way (`MOVES`), so a late writer restores nothing.
 
 Survives lost answers: each step begins with a serial read, and is taken again when it is not known to be applied.
-Survives a crash between any two writes: an id without an entry belongs to nobody, and the next `declare` does the
-rest.
+Survives a crash between any two writes: a home without entries costs a read, and the next `declare` does the rest.
 """
 
 from __future__ import annotations
 
 import copy
 import secrets
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from typing import TypeVar
@@ -33,7 +32,6 @@ from headgate.store.catalogue.entry import (
     Document,
     Entry,
     EntryState,
-    KnownEntry,
     Name,
     StoragePlace,
     encode_document,
@@ -42,9 +40,10 @@ from headgate.store.catalogue.entry import (
     generation_cells,
     owned_by_another,
 )
-from headgate.store.catalogue.tables import ENTRIES, EVERYTHING, IDS, NAMESPACES, TABLES_MADE
+from headgate.store.catalogue.reading import CatalogueReader
+from headgate.store.catalogue.tables import ENTRIES, EVERYTHING, HOMES, TABLES_MADE
 from headgate.store.model.consistency import Consistency
-from headgate.store.model.statements import CellCondition, Decision, InsertIfAbsent, Select, UpdateIf, is_
+from headgate.store.model.statements import CellCondition, Decision, Insert, InsertIfAbsent, Select, UpdateIf, is_
 from headgate.store.model.types import Value
 from headgate.store.store import OutcomeUnknown, Store
 
@@ -97,8 +96,8 @@ MOVES = {
 """From each state, the next states that its owner may set. A retained entry comes back by `adopt` alone."""
 
 
-class Catalogue:
-    """Entries, by name and by id. `owner` is the owner that the writes are for; without one it only reads."""
+class Catalogue(CatalogueReader):
+    """Entries by name. `owner` is the owner that the writes are for; without one it only reads."""
 
     def __init__(
         self,
@@ -109,49 +108,17 @@ class Catalogue:
         new_uuid: Callable[[], UUID] = uuid4,
         new_key: Callable[[], bytes] = lambda: secrets.token_bytes(RECEIPT_KEY_BYTES),
     ) -> None:
-        self._store = store
-        self.now_us = now_us
+        super().__init__(store, now_us=now_us, new_uuid=new_uuid)
         self.owner = owner
-        self.new_uuid = new_uuid
         self._new_key = new_key
-        self._namespaces: set[str] = set()
-        """Those whose row is known to exist: it is never deleted."""
+        self._homed: set[str] = set()
+        """Namespaces whose row in `catalogue_homes` is known to exist: it is never deleted."""
 
     def for_owner(self, owner: str) -> Catalogue:
         """The same, writing for another owner: an operator writes for each resource in the name of its uid."""
         other = copy.copy(self)
         other.owner = owner
         return other
-
-    async def find(self, name: Name, *, consistency: Consistency = Consistency.QUORUM) -> KnownEntry | None:
-        """The entry of this name, with the age of the knowledge; None if there is none, or none any more."""
-        started_us = self.now_us()
-        rows = await self._store.read(Select(ENTRIES, name.key, consistency=consistency))
-        entry = entry_of(rows[0]) if rows else None
-        return KnownEntry(entry, started_us) if entry and entry.state is not EntryState.GONE else None
-
-    async def list(self, namespace: str, kind: str | None = None) -> Sequence[KnownEntry]:
-        """All entries of a namespace: one partition, whole."""
-        return await self._list({"namespace": namespace, "kind": kind} if kind else {"namespace": namespace})
-
-    async def namespaces(self) -> Sequence[str]:
-        """Every namespace that has, or had, entries."""
-        rows = await self._store.read(
-            Select(NAMESPACES, {"everything": EVERYTHING}, ["namespace"], consistency=Consistency.QUORUM)
-        )
-        return [row.namespace for row in rows]
-
-    async def owned(self, prefix: str) -> Sequence[KnownEntry]:
-        """All entries whose owner's name starts with this, of all namespaces. Those of others, which may be
-        thousands, are not even decoded."""
-        namespaces = sorted(await self.namespaces())
-        return [known for each in namespaces for known in await self._list({"namespace": each}, owner=prefix)]
-
-    async def _list(self, key: Mapping[str, Value], *, owner: str = "") -> Sequence[KnownEntry]:
-        started_us = self.now_us()
-        rows = await self._store.read(Select(ENTRIES, key, consistency=Consistency.QUORUM))
-        entries = [entry_of(row) for row in rows if not owner or row.owner.startswith(owner)]
-        return [KnownEntry(entry, started_us) for entry in entries if entry.state is not EntryState.GONE]
 
     async def declare(
         self, name: Name, document: Document, *, place: StoragePlace, shards: int, check: Check = take_wanted
@@ -163,6 +130,7 @@ class Catalogue:
             standing = await self._read_serially(name)
             if standing is None or standing.state is EntryState.GONE:
                 fresh = self._fresh(name, document, place, shards)
+                await self._require_free_elsewhere(fresh)
                 made.append(fresh.id)
                 return Declared(fresh, Change.CREATED) if await self._create(fresh, standing) else None
             self._require_mine(standing)
@@ -302,18 +270,19 @@ class Catalogue:
 
         return await self._until_done(entry.name, step)
 
-    async def tables_made(self, keyspace: str) -> frozenset[str]:
-        rows = await self._store.read(
-            Select(TABLES_MADE, {"tables_keyspace": keyspace}, ["table_name"], consistency=Consistency.SERIAL)
-        )
-        return frozenset(row.table_name for row in rows)
+    async def move_earlier(self) -> None:
+        """Move all that trees before 0.1 have left at home here. Where nothing was left it is one request."""
+        for namespace in sorted(await self._earlier.namespaces()):
+            for entry in await self._earlier.list(namespace):
+                await self._read_serially(entry.name)
 
     async def note_tables(self, keyspace: str, names: Sequence[str]) -> None:
         """Record their creation. After they exist: a crash in between is repaired by the next process that reads
         it."""
         for name in names:
-            row: dict[str, Value] = {"tables_keyspace": keyspace, "table_name": name, "made_us": self.now_us()}
-            await self._store.decide(InsertIfAbsent(TABLES_MADE, row, attempt=self.new_uuid()))
+            now_us = self.now_us()
+            row: dict[str, Value] = {"tables_keyspace": keyspace, "table_name": name, "made_us": now_us}
+            await self._store.write(Insert(TABLES_MADE, row, timestamp_us=now_us))
 
     async def _until_done(self, name: Name, step: Callable[[], Awaitable[Done | None]]) -> Done:
         """Take a step again, from its serial read, until its outcome is known."""
@@ -326,11 +295,25 @@ class Catalogue:
         raise TooMuchContention(resource=name, tries=TRIES_MAX)
 
     async def _read_serially(self, name: Name) -> Entry | None:
-        rows = await self._store.read(Select(ENTRIES, name.key, consistency=Consistency.SERIAL))
-        return entry_of(rows[0]) if rows else None
+        """The entry as a change finds it: one of an earlier tree is moved first."""
+        for again in range(TRIES_MAX):
+            rows = await self._store.read(Select(ENTRIES, self._key(name), consistency=Consistency.SERIAL))
+            if rows:
+                return entry_of(rows[0])
+            if await self._earlier.find(name) is None:
+                return None
+            if again:
+                await self._store.pause(RETRY_PAUSE_S * again)
+            moved = await self._earlier.fence(name)
+            if moved is not None:
+                await self._home(name.namespace)
+                row = {**self._key(name), **entry_cells(moved)}
+                await self._applied(InsertIfAbsent(ENTRIES, row, attempt=self.new_uuid()))
+        raise TooMuchContention(resource=name, tries=TRIES_MAX)
 
     async def _read_this(self, entry: Entry, *, even_gone: bool = False) -> Entry:
-        """This very creation, in its current state."""
+        """This very creation, in its current state; refused outside its home."""
+        entry.require_home(self.data_center)
         standing = await self._read_serially(entry.name)
         if standing is None or standing.id != entry.id or (standing.state is EntryState.GONE and not even_gone):
             raise AnotherCreation(resource=entry.name, id=entry.id)
@@ -351,22 +334,33 @@ class Catalogue:
         )
 
     async def _create(self, fresh: Entry, gone: Entry | None) -> bool:
-        """The namespace, then the id, then the name, which decides."""
-        if fresh.name.namespace not in self._namespaces:
-            self._namespaces.update(await self.namespaces())
-        if fresh.name.namespace not in self._namespaces:
-            namespace: dict[str, Value] = {"everything": EVERYTHING, "namespace": fresh.name.namespace}
-            await self._store.decide(InsertIfAbsent(NAMESPACES, namespace, attempt=self.new_uuid()))
-        await self._store.decide(InsertIfAbsent(IDS, {"id": fresh.id, **fresh.name.key}, attempt=self.new_uuid()))
+        """The home of its namespace, then the name, which decides."""
+        await self._home(fresh.name.namespace)
         if gone is not None:
             return await self._change(gone, entry_cells(fresh), is_("state", EntryState.GONE.value))
-        row = fresh.name.key | entry_cells(fresh)
+        row = {**self._key(fresh.name), **entry_cells(fresh)}
         return await self._applied(InsertIfAbsent(ENTRIES, row, attempt=self.new_uuid()))
 
+    async def _require_free_elsewhere(self, fresh: Entry) -> None:
+        """WrongDataCenter where the name is known to be at home in another data center, or is to be created there."""
+        fresh.require_home(self.data_center)
+        elsewhere = await self._find_elsewhere(fresh.name)
+        if elsewhere is not None:
+            elsewhere.require_home(self.data_center)
+
+    async def _home(self, namespace: str) -> None:
+        """Show other data centers that this one has entries of the namespace."""
+        if namespace not in self._homed:
+            row = {"everything": EVERYTHING, "home_data_center": self.data_center, "namespace": namespace}
+            await self._store.write(Insert(HOMES, row, timestamp_us=self.now_us()))
+            self._homed.add(namespace)
+
     async def _change(self, standing: Entry, cells: dict[str, Value], *conditions: CellCondition) -> bool:
-        """Change cells of this very creation, if it still has the same owner."""
+        """Change cells of this very creation, if it still has the same owner; in its home alone."""
+        standing.require_home(self.data_center)
         conditions = (is_("id", standing.id), is_("owner", standing.owner), *conditions)
-        return await self._applied(UpdateIf(ENTRIES, standing.name.key, cells, *conditions, attempt=self.new_uuid()))
+        key = self._key(standing.name)
+        return await self._applied(UpdateIf(ENTRIES, key, cells, *conditions, attempt=self.new_uuid()))
 
     async def _applied(self, statement: Decision) -> bool:
         """Whether it is known to have existed: an unsure caller takes the step again from a serial read."""

@@ -169,14 +169,13 @@ def generation_cells(generations: Generations) -> dict[str, Value]:
 
 
 def entry_cells(entry: Entry) -> dict[str, Value]:
-    """All cells of its row except the key and the attempt."""
+    """All cells of its row except the key, which has its home, and the attempt."""
     return {
         "id": entry.id,
         "owner": entry.owner,
         "state": entry.state.value,
         "revision": entry.revision,
         "document": encode_document(entry.document),
-        "home_data_center": entry.place.data_center,
         "tables_keyspace": entry.place.keyspace,
         "tables_mode": entry.place.tables,
         "receipt_key": entry.receipt_key,

@@ -1,12 +1,15 @@
 """The tables of the catalogue: the facts about queues and counters that every process needs, the created tables, and
 the active processes.
 
-All except `members`, `summary` and `standing` are written by LWT, and of these only `bulk_marks` expires. They are
-SERIAL, not LOCAL_SERIAL. Resources with different home data centers share them, and a reader in any data center has
-to read the decisions of another (rule R5 is about the resources' own tables).
+An entry lies in a partition of its home data center, and is decided there alone (rule R5): no partition that is
+written by LWT is shared by two data centers, since their Paxos rounds would not see each other. Processes of other
+data centers read copies. `catalogue_homes` and `catalogue_tables_made` are sets that only grow, so they are written
+plainly. docs/internals/protocols/catalogue.md is their protocol.
 """
 
 from __future__ import annotations
+
+from dataclasses import replace
 
 from headgate.store.model.consistency import SerialLevel
 from headgate.store.model.table import DAY_S, Column, Table, WrittenBy
@@ -20,57 +23,64 @@ def _decided(
     types = {**columns, "attempt": Type.UUID}
     lwt = tuple(Column(column, kind, WrittenBy.LWT) for column, kind in types.items())
     by = WrittenBy.LWT
-    return Table(name, purpose, partition, clustering, lwt, rows=by, attempt="attempt", serial=SerialLevel.SERIAL)
+    return Table(name, purpose, partition, clustering, lwt, rows=by, attempt="attempt")
 
+
+_CELLS = {
+    "id": Type.UUID,
+    "owner": Type.TEXT,
+    "state": Type.TEXT,
+    "revision": Type.INT,
+    "document": Type.TEXT,
+    "tables_keyspace": Type.TEXT,
+    "tables_mode": Type.TEXT,
+    "receipt_key": Type.BLOB,
+    "generation": Type.INT,
+    "shards": Type.INT,
+    "from_us": Type.BIGINT,
+    "next_generation": Type.INT,
+    "next_shards": Type.INT,
+    "next_from_us": Type.BIGINT,
+    "sure_us": Type.BIGINT,
+    "earlier": Type.TEXT,
+    "changed_us": Type.BIGINT,
+}
 
 ENTRIES = _decided(
-    "catalogue",
-    "queues and counters: one row each, by namespace; by LWT",
-    (Column("namespace", Type.TEXT),),
+    "catalogue_entries",
+    "queues and counters: one row each, by home data center and namespace; by LWT",
+    (Column("home_data_center", Type.TEXT), Column("namespace", Type.TEXT)),
     (Column("kind", Type.TEXT), Column("name", Type.TEXT)),
-    id=Type.UUID,
-    owner=Type.TEXT,
-    state=Type.TEXT,
-    revision=Type.INT,
-    document=Type.TEXT,
-    home_data_center=Type.TEXT,
-    tables_keyspace=Type.TEXT,
-    tables_mode=Type.TEXT,
-    receipt_key=Type.BLOB,
-    generation=Type.INT,
-    shards=Type.INT,
-    from_us=Type.BIGINT,
-    next_generation=Type.INT,
-    next_shards=Type.INT,
-    next_from_us=Type.BIGINT,
-    sure_us=Type.BIGINT,
-    earlier=Type.TEXT,
-    changed_us=Type.BIGINT,
+    **_CELLS,
 )
 
-IDS = _decided(
-    "catalogue_ids",
-    "the catalogue entry of an id; by LWT",
-    (Column("id", Type.UUID),),
-    namespace=Type.TEXT,
-    kind=Type.TEXT,
-    name=Type.TEXT,
+HOMES = Table(
+    "catalogue_homes",
+    "namespaces that have, or had, queues or counters, by home data center; one partition, which only grows",
+    partition=(Column("everything", Type.TEXT),),
+    clustering=(Column("home_data_center", Type.TEXT), Column("namespace", Type.TEXT)),
 )
 
-NAMESPACES = _decided(
-    "catalogue_namespaces",
-    "namespaces that have, or had, queues or counters; one partition, by LWT",
-    (Column("everything", Type.TEXT),),
-    (Column("namespace", Type.TEXT),),
+TABLES_MADE = Table(
+    "catalogue_tables_made",
+    "tables that were created, by keyspace, so that none is created again after a drop; only grows",
+    partition=(Column("tables_keyspace", Type.TEXT),),
+    clustering=(Column("table_name", Type.TEXT),),
+    columns=(Column("made_us", Type.BIGINT),),
 )
 
-TABLES_MADE = _decided(
-    "catalogue_tables",
-    "tables that were created, by keyspace, so that none is created again after a drop; by LWT",
-    (Column("tables_keyspace", Type.TEXT),),
-    (Column("table_name", Type.TEXT),),
-    made_us=Type.BIGINT,
+EARLIER_ENTRIES = replace(
+    _decided(
+        "catalogue",
+        "queues and counters of releases before 0.1: each is moved to `catalogue_entries` when it is met; by LWT",
+        (Column("namespace", Type.TEXT),),
+        (Column("kind", Type.TEXT), Column("name", Type.TEXT)),
+        home_data_center=Type.TEXT,
+        **_CELLS,
+    ),
+    serial=SerialLevel.SERIAL,
 )
+"""It is never created. Data centers share its partitions, hence SERIAL."""
 
 MEMBERS = Table(
     "members",
@@ -150,5 +160,5 @@ BULK_MARKS = _decided(
     key_column=Type.TEXT,
 )
 
-CATALOGUE_TABLES = (ENTRIES, IDS, NAMESPACES, TABLES_MADE, MEMBERS, SUMMARY, STANDING, BULK, BULK_MARKS)
+CATALOGUE_TABLES = (ENTRIES, HOMES, TABLES_MADE, MEMBERS, SUMMARY, STANDING, BULK, BULK_MARKS)
 EVERYTHING = "everything"

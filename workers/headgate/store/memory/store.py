@@ -20,6 +20,7 @@ from headgate.store.model.statements import BatchIf, Decision, InsertIfAbsent, S
 from headgate.store.model.types import Value
 from headgate.store.store import AttemptAnswer, Store
 
+DATA_CENTER = "memory"
 COMPACTED_EVERY = 10_000
 """Writes. Then everything that is deleted or has expired is dropped: no other replica could bring it back."""
 
@@ -106,6 +107,10 @@ class MemoryStore(Store):
 
     def __init__(self, replica: MemoryReplica) -> None:
         self.replica = replica
+
+    @property
+    def data_center(self) -> str:
+        return DATA_CENTER
 
     async def attempt(self, statement: Write | Decision | Select, within_s: float) -> AttemptAnswer:
         await asyncio.sleep(0)
