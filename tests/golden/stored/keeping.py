@@ -26,7 +26,7 @@ from headgate.engines.receipts import read_receipt, receipts_of
 from headgate.engines.registry import ENGINE_MODULES, tables_of
 from headgate.engines.timeline.read.passed_rows import decode_passed, encode_passed
 from headgate.engines.timeline.read.source import pack_reservation, unpack_reservation
-from headgate.store.catalogue.tables import CATALOGUE_TABLES
+from headgate.store.catalogue.tables import CATALOGUE_TABLES, EARLIER_ENTRIES
 from headgate.store.model.drift import Kind, columns_of
 from headgate.store.model.table import Table
 
@@ -100,8 +100,9 @@ def schema_of(plural: str) -> dict[str, Any]:
 
 
 def all_tables() -> tuple[Table, ...]:
-    """Tables of the catalogue, and of each supported engine; those of one creation under its name."""
-    reports: tuple[Table, ...] = CATALOGUE_TABLES
+    """Tables of the catalogue, with the one that was there before, and of each supported engine; those of one
+    creation under its name."""
+    reports: tuple[Table, ...] = (*CATALOGUE_TABLES, EARLIER_ENTRIES)
     for engine in sorted(ENGINE_MODULES):
         kind, spec = ("Counter", {}) if engine == "counter" else ("Queue", {"engine": engine})
         for storage in ("dedicated", "shared"):

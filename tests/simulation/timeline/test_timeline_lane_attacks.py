@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from headgate.engines.contract import Ack, Delivery, ExtendDelivery, NackDeliver
 from headgate.engines.lanes.ownership.lease import Lane
 from headgate.engines.timeline.model.lane_rows import lane_key
 from headgate.errors import HeadgateError
-from headgate.store.model.statements import UpdateIf, is_
+from headgate.store.model.statements import Batch, Insert, UpdateIf, is_
 from tests.simulation.store.disks import Disks
 from tests.simulation.timeline.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline.timeline_workers import WORKED, Consumer, DeliveryLog, lanes_ready, put_many
@@ -179,6 +180,56 @@ def test_attack_D8_what_is_hidden_for_longer_than_the_lease_stays_hidden_when_it
         return queue.world.now_s() - given_s
 
     assert 59 < simulate(scenario, settings=ONE_LANE) < 90
+
+
+@pytest.mark.parametrize("end", ["killed", "given back", "nacked"])
+def test_attack_D8_an_extension_that_lands_late_hides_nothing_that_a_later_owner_has_handed_out(end: str) -> None:
+    """An owner extends for twelve hours, gets no answer, and stands still. The next one hands the message out for two
+    seconds and ends. The record of the extension lands before the third owner reads."""
+
+    async def scenario(queue: Queue) -> tuple[int, float]:
+        await lanes_ready(queue)
+        await put_many(queue, "producer", 1)
+        zombie = Consumer(queue, "zombie", DeliveryLog())
+        second, third = Consumer(queue, "second", DeliveryLog()), Consumer(queue, "third", DeliveryLog())
+        (mine,) = await receives(zombie, visibility_us=5 * SECOND)
+        on_the_way: list[Insert] = []
+
+        async def gate(statement: Any) -> None:
+            parts = statement.statements if isinstance(statement, Batch) else (statement,)
+            if any(isinstance(each, Insert) and each.shape.table.name.endswith("settled") for each in parts):
+                on_the_way.extend(parts)
+                await asyncio.get_running_loop().create_future()
+
+        zombie.store.gate = gate
+        assert zombie.engine is not None
+        extending = zombie.process.start(zombie.engine.settle([ExtendDelivery(mine.receipt, 12 * 3600 * SECOND)]))
+        await asyncio.sleep(1)
+        assert not extending.done()
+        zombie.process.pause()
+        (theirs,) = await receives(second, visibility_us=2 * SECOND)
+        assert mine.message_id == theirs.message_id
+        assert on_the_way
+        network = queue.client("network")
+        await network.process.start(network.store.write(Batch(on_the_way)))
+        assert second.engine is not None
+        if end == "killed":
+            second.process.kill()
+        else:
+            settle = NackDelivery(theirs.receipt, delay_us=0, charged=False)
+            if end == "nacked":
+                await second.process.start(second.engine.settle([settle]))
+            await second.process.start(second.engine.close())
+        ended_s = queue.world.now_s()
+        for _ in range(3):
+            if given := await receives(third):
+                assert mine.message_id == given[0].message_id
+                return given[0].epoch - mine.epoch, queue.world.now_s() - ended_s
+        raise AssertionError("hidden by an extension that its owner was never confirmed")
+
+    epochs, within_s = simulate(scenario, settings=ONE_LANE)
+    assert epochs >= 2
+    assert within_s < 30
 
 
 def test_attack_E3_a_stop_is_an_epoch_and_stops_no_later_owner_however_late_it_lands() -> None:
