@@ -22,12 +22,14 @@ from headgate.store.clock.clock_state import (
     begin,
     best_reading,
     conclude,
+    decide_probe,
     excluded,
     find_clock_problem,
     is_check_due,
     judge,
     notice,
     now_us,
+    probed,
     trust,
     turn,
 )
@@ -328,6 +330,33 @@ def test_a_machine_that_was_stopped_and_not_fixed_is_out_of_bounds_at_the_next_c
     result = find_clock_problem(state, after(60 * SECOND + 2_000), BOUNDS)
     assert result is not None
     assert stopped_us == result.by_us
+
+
+@pytest.mark.parametrize(
+    ("moved_us", "noticed"), [(129_000, True), (-129_000, True), (125_000, False), (-125_000, False)]
+)
+def test_a_machine_that_was_stopped_with_both_clocks_is_in_doubt_at_the_next_probe(
+    moved_us: int, noticed: bool
+) -> None:
+    state, at_us = checked(AGREEING), 5 * SECOND
+    found = probed(state, reading("b", AGREEING["b"] + moved_us, at_us=at_us), after(at_us + 2_000), BOUNDS)
+    assert (Doubt.MOVED if noticed else None) == found.doubt
+    assert noticed == (find_clock_problem(found, after(at_us + 2_000), BOUNDS) is not None)
+    assert noticed == is_check_due(found, after(at_us + 2_000), "abc", BOUNDS)
+
+
+def test_a_probe_that_was_answered_slowly_or_by_a_node_that_always_differed_proves_nothing() -> None:
+    state, at_us = checked({"a": 0, "b": 240_000, "c": 0}), 5 * SECOND
+    slow = reading("a", 140_000, at_us=at_us, round_trip_us=40_000)
+    for each in (slow, reading("b", 240_000, at_us=at_us), reading("unknown", SECOND, at_us=at_us)):
+        assert state == probed(state, each, after(at_us + 40_000), BOUNDS)
+
+
+def test_one_node_that_is_within_is_asked_in_turn_every_four_seconds() -> None:
+    state = checked({"a": 0, "b": 10 * SECOND, "c": 0})
+    assert [None] == [decide_probe(state, after(4 * SECOND - 1), 0, BOUNDS)]
+    assert ["a", "c", "a"] == [decide_probe(state, after(4 * SECOND), turns, BOUNDS) for turns in range(3)]
+    assert decide_probe(begin(START), after(60 * SECOND), 0, BOUNDS) is None
 
 
 def test_a_time_given_before_the_clock_was_set_back_is_out_of_bounds_until_it_is_caught_up() -> None:

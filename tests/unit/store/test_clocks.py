@@ -133,6 +133,33 @@ def test_a_node_beyond_the_bound_is_excluded_and_used_again_once_it_is_fixed() -
     asyncio.run(scenario())
 
 
+async def pass_time(clock: Clock, machine: Machine, seconds: int) -> None:
+    """Half a second after the other, each of which the keeper has seen."""
+    for _ in range(2 * seconds):
+        machine.true_us += SECOND // 2
+        await holds(lambda: clock._state.turned_boot_us == machine.read_instant().boot_us)
+
+
+def test_a_machine_stopped_with_both_clocks_is_noticed_within_seconds_and_one_node_is_asked_meanwhile() -> None:
+    async def scenario() -> None:
+        nodes = Nodes(Machine(), "a", "b", "c")
+        async with kept(nodes) as clock:
+            nodes.asked.clear()
+            await pass_time(clock, nodes.machine, 9)
+            assert ["a", "b"] == nodes.asked
+            nodes.machine.boot_less_us += 30 * SECOND
+            nodes.machine.wall_ahead_us -= 30 * SECOND
+            nodes.machine.true_us += 30 * SECOND
+            assert clock.require()  # neither clock of this machine shows it
+            await pass_time(clock, nodes.machine, 4)
+            await holds(lambda: nodes.asked.count("a") > 1)
+            with pytest.raises(ClockNotTrusted) as refused:
+                clock.require()
+            assert "by_ms=30000" in str(refused.value)
+
+    asyncio.run(scenario())
+
+
 def test_a_node_that_joins_is_no_coordinator_before_it_was_asked() -> None:
     async def scenario() -> None:
         nodes = Nodes(Machine(), "a", "b", "c")

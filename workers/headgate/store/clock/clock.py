@@ -16,10 +16,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol
+from typing import Any, Protocol
 
 from headgate.errors import Unavailable
 from headgate.expiry import SECOND_US
@@ -115,6 +115,8 @@ class Clock:
         self._excluded: frozenset[str] = frozenset()
         self._checking = asyncio.Lock()
         self._concluded = asyncio.Event()
+        self._probes = 0
+        self._probed_boot_us = 0
         self._keeper = SupervisedLoop("clock", self._keep, log=log)
 
     async def __aenter__(self) -> Clock:
@@ -217,20 +219,34 @@ class Clock:
     async def _keep(self) -> None:
         while True:
             self._turn()
-            if decide.is_check_due(self._state, self._source.read_instant(), self._up(), self._bounds):
-                await self._check_turning()
+            instant = self._source.read_instant()
+            if decide.is_check_due(self._state, instant, self._up(), self._bounds):
+                await self._while_turning(self.check())
+            elif instant.boot_us - self._probed_boot_us >= self._bounds.probe_every_us:
+                self._probed_boot_us = instant.boot_us
+                await self._while_turning(self._probe())
             await asyncio.sleep(self._turn_s)
 
-    async def _check_turning(self) -> None:
-        """A check takes longer than a turn may when nodes are slow: keep turning meanwhile."""
-        checking = start_task("clock check", self.check())
+    async def _probe(self) -> None:
+        """One reading of one node. A doubt that it causes is settled by the check of the next turn."""
+        node = decide.decide_probe(self._state, self._source.read_instant(), self._probes, self._bounds)
+        if node is None:
+            return
+        self._probes += 1
+        reading = await self._ask(node, times=1)
+        if reading is not None:
+            self._state = decide.probed(self._state, reading, self._source.read_instant(), self._bounds)
+
+    async def _while_turning(self, work: Coroutine[Any, Any, None]) -> None:
+        """It takes longer than a turn may when nodes are slow: keep turning meanwhile."""
+        asking = start_task("clock check", work)
         try:
-            while not checking.done():
-                await asyncio.wait({checking}, timeout=self._turn_s)
+            while not asking.done():
+                await asyncio.wait({asking}, timeout=self._turn_s)
                 self._turn()
-            await checking
+            await asking
         finally:
-            checking.cancel()
+            asking.cancel()
 
     def _turn(self) -> None:
         self._state = decide.turn(self._state, self._source.read_instant(), self._bounds)
@@ -252,10 +268,10 @@ class Clock:
         answers = await asyncio.gather(*(self._ask(node) for node in asked))
         return dict.fromkeys(self._nodes.coordinators()) | dict(zip(asked, answers, strict=True))
 
-    async def _ask(self, node: str) -> ClockReading | None:
+    async def _ask(self, node: str, *, times: int = ASKED_TIMES) -> ClockReading | None:
         """The best of a few readings: a pause of the server in one of them does not affect the result."""
         readings = []
-        for _ in range(ASKED_TIMES):
+        for _ in range(times):
             sent = self._source.read_instant()
             try:
                 node_us = await self._nodes.ask_time(node, ASK_WITHIN_S)

@@ -44,6 +44,8 @@ class Bounds:
     max_skew_us: int = 500_000
     ask_every_us: int = 60 * SECOND_US
     ask_again_us: int = SECOND_US
+    probe_every_us: int = 4 * SECOND_US
+    """Half of a lease's default ttl."""
     trusted_for_us: int = 120 * SECOND_US
     turn_gap_us_max: int = SECOND_US
     narrowest_us: int | None = None
@@ -118,6 +120,7 @@ class Doubt(Enum):
     NEVER_ASKED = "the clock was not yet compared with Cassandra's"
     PAUSED = "this process was paused"
     STEPPED = "the wall clock was set, or this machine was stopped"
+    MOVED = "this host's clock and a node's have moved against each other"
 
 
 @dataclass(frozen=True)
@@ -137,6 +140,10 @@ class Check:
     def agrees(self) -> bool:
         """Whether more than half of the known nodes are within: then any two processes that agree share one."""
         return 2 * len(self.within) > len(self.findings)
+
+    def finding_of(self, node: str) -> Finding | None:
+        """That of one of the nodes that may be coordinators."""
+        return next((finding for finding in self.within if finding.node == node), None)
 
     @property
     def farthest(self) -> Finding:
@@ -221,6 +228,32 @@ def is_check_due(state: ClockState, instant: Instant, up: Iterable[str], bounds:
     serves_all = state.check.agrees and state.check.farthest.worst_us <= bounds.narrowest_skew_us // 2
     pause_us = bounds.ask_every_us if serves_all and not unasked else bounds.ask_again_us
     return instant.boot_us - state.check.started_boot_us >= pause_us
+
+
+def decide_probe(state: ClockState, instant: Instant, turns: int, bounds: Bounds) -> str | None:
+    """The node to ask for one reading now; none while a full check is due, or where none is within.
+
+    A machine that was stopped with both its clocks shows it by nothing but the nodes' clocks. One node a turn is
+    enough: it differs from all of them.
+    """
+    check = state.check
+    if check is None or state.doubt is not None or not check.within:
+        return None
+    if instant.boot_us - check.started_boot_us < bounds.probe_every_us:
+        return None
+    return check.within[turns % len(check.within)].node
+
+
+def probed(state: ClockState, reading: ClockReading, instant: Instant, bounds: Bounds) -> ClockState:
+    """After the reading of a probe: in doubt where the difference to that node has changed by a step for sure since
+    the last check. It proves nothing else: a node that differs, and always did, has been judged."""
+    earlier = None if state.check is None else state.check.finding_of(reading.node)
+    if earlier is None or state.doubt is not None:
+        return state
+    moved_us = reading.difference_us(state.offset_us) - earlier.difference_us
+    if abs(moved_us) - reading.uncertainty_us - earlier.uncertainty_us <= bounds.step_us_max:
+        return state
+    return _doubted(state, Doubt.MOVED, instant, moved_us)
 
 
 def excluded(state: ClockState, known: Iterable[str]) -> frozenset[str]:
