@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -111,7 +112,7 @@ def test_a_name_at_home_elsewhere_is_refused_in_one_line_that_names_the_home() -
         for lost in (False, True):
             if lost:
                 cut(shop)
-            line = await refusal(shop.program(f"away-{lost}", home="dc2"), "shop/emails")
+            line = await refusal(shop.program(f"elsewhere-{lost}", home="dc2"), "shop/emails")
             assert line.startswith("WrongDataCenter: "), line
             assert "set DATA_CENTER=dc1" in line
             assert "\n" not in line
@@ -119,6 +120,24 @@ def test_a_name_at_home_elsewhere_is_refused_in_one_line_that_names_the_home() -
             (applied,) = await person.start(shop.applied(person, queue_text()))
             assert applied.refused
             assert "DATA_CENTER=dc1" in applied.notes[0]
+
+    simulate(scenario)
+
+
+def test_a_declaration_is_refused_where_the_name_or_its_place_is_elsewhere() -> None:
+    async def scenario(shop: Shop) -> None:
+        (made,) = await shop.apply(queue_text(), home="dc1")
+        assert made.entry is not None
+        await shop.world.sleep(5)
+        person = shop.world.process("person", data_centre="dc2")
+        store = SimulatedStore(shop.cluster, person)
+        catalogue = Catalogue(store, now_us=person.clock.wall_us, owner="cli/test")
+        place = made.entry.place
+        fresh = Name("Queue", "shop", "fresh")
+        for name, data_center in ((made.entry.name, "dc2"), (fresh, "dc1")):
+            wanted = replace(place, data_center=data_center)
+            with pytest.raises(WrongDataCenter):
+                await person.start(catalogue.declare(name, {"spec": {}}, place=wanted, shards=1))
 
     simulate(scenario)
 
@@ -175,9 +194,9 @@ def test_no_process_outside_its_home_changes_an_entry_or_generations() -> None:
         for change in changes:
             with pytest.raises(WrongDataCenter):
                 await person.start(change())
-        here = shop.world.process("here", data_centre="dc1")
-        reading = Catalogue(SimulatedStore(shop.cluster, here), now_us=here.clock.wall_us)
-        known = await here.start(reading.find(Name("Queue", "shop", "emails")))
+        reader = shop.world.process("reader", data_centre="dc1")
+        reading = Catalogue(SimulatedStore(shop.cluster, reader), now_us=reader.clock.wall_us)
+        known = await reader.start(reading.find(Name("Queue", "shop", "emails")))
         assert known is not None
         assert made.entry == known.entry
 

@@ -184,7 +184,7 @@ def test_attack_D8_what_is_hidden_for_longer_than_the_lease_stays_hidden_when_it
 
 @pytest.mark.parametrize("end", ["killed", "given back", "nacked"])
 def test_attack_D8_an_extension_that_lands_late_hides_nothing_that_a_later_owner_has_handed_out(end: str) -> None:
-    """An owner extends for twelve hours, gets no answer, and stands still. The next one hands the message out for two
+    """An owner extends for twelve hours, gets no answer, and stands still. The next one delivers the message for two
     seconds and ends. The record of the extension lands before the third owner reads."""
 
     async def scenario(queue: Queue) -> tuple[int, float]:

@@ -339,10 +339,10 @@ def test_a_machine_that_was_stopped_with_both_clocks_is_in_doubt_at_the_next_pro
     moved_us: int, noticed: bool
 ) -> None:
     state, at_us = checked(AGREEING), 5 * SECOND
-    found = probed(state, reading("b", AGREEING["b"] + moved_us, at_us=at_us), after(at_us + 2_000), BOUNDS)
-    assert (Doubt.MOVED if noticed else None) == found.doubt
-    assert noticed == (find_clock_problem(found, after(at_us + 2_000), BOUNDS) is not None)
-    assert noticed == is_check_due(found, after(at_us + 2_000), "abc", BOUNDS)
+    result = probed(state, reading("b", AGREEING["b"] + moved_us, at_us=at_us), after(at_us + 2_000), BOUNDS)
+    assert (Doubt.MOVED if noticed else None) == result.doubt
+    assert noticed == (find_clock_problem(result, after(at_us + 2_000), BOUNDS) is not None)
+    assert noticed == is_check_due(result, after(at_us + 2_000), "abc", BOUNDS)
 
 
 def test_a_probe_that_was_answered_slowly_or_by_a_node_that_always_differed_proves_nothing() -> None:

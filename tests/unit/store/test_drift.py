@@ -118,8 +118,17 @@ def test_gc_grace_below_what_was_declared_is_raised(gc_grace_s: int) -> None:
     assert "ALTER TABLE shop.things WITH gc_grace_seconds = 864000" == drift.cql
 
 
-def test_gc_grace_is_never_lowered() -> None:
+def test_gc_grace_of_a_table_with_deletes_is_never_lowered() -> None:
     assert () == compare(KEYSPACE, TABLE, replace(actual_table(), gc_grace_s=TABLE.gc_grace_s * 2))
+
+
+@pytest.mark.parametrize("gc_grace_s", [86_399, 86_401, 864_000])
+def test_gc_grace_of_a_table_in_which_nothing_is_deleted_is_set_to_a_day(gc_grace_s: int) -> None:
+    """A table that was made with ten days kept expired rows for ten days."""
+    table = replace(TABLE, gc_grace_s=86_400)
+    drift = only(compare(KEYSPACE, table, replace(actual_table(), gc_grace_s=gc_grace_s)))
+    assert "ALTER TABLE shop.things WITH gc_grace_seconds = 86400" == drift.cql
+    assert () == compare(KEYSPACE, table, replace(actual_table(), gc_grace_s=86_400))
 
 
 @pytest.mark.parametrize(

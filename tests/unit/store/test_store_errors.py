@@ -166,6 +166,13 @@ def _invalid(message: str) -> BaseException:
             OperationRefused,
             "The time to live ends after",
         ),
+        (
+            _invalid(
+                "Guardrail minimum_timestamp violated: The modification to table t has a timestamp 1209600 before"
+            ),
+            OperationRefused,
+            "unset minimum_timestamp_fail_threshold",
+        ),
         (_invalid("something else"), StatementFailed, "Cassandra rejects this statement as invalid"),
         (ErrorMessage(0x2000, "line 1:0 no viable alternative", None), StatementFailed, "does not understand"),
         (cassandra.Unauthorized("User a has no MODIFY permission on <table k.log>"), NotAllowed, "MODIFY permission"),

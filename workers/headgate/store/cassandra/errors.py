@@ -153,6 +153,13 @@ def _of_invalid(detail: str, table: str) -> HeadgateError:
             remedy="use a shorter one, or set storage_compatibility_mode to NONE on every node",
             table=table,
         )
+    if "minimum_timestamp" in lower:
+        return OperationRefused(
+            "A guardrail of this server refuses the write timestamps of Headgate's index",
+            remedy="unset minimum_timestamp_fail_threshold on every node",
+            table=table,
+            cause=detail,
+        )
     if any(sign in lower for sign in _TOO_LARGE):
         return too_large(detail, table)
     if any(sign in lower for sign in _MISSING):

@@ -50,11 +50,11 @@ class CatalogueReader:
     async def list(self, namespace: str, kind: str | None = None) -> Sequence[KnownEntry]:
         """All entries of a namespace: one partition for each data center, whole. Of a name that several have, that of
         this one."""
-        here = await self._list_here(namespace, kind)
-        names = {known.entry.name for known in here}
+        ours = await self._list_own(namespace, kind)
+        names = {known.entry.name for known in ours}
         homes = await self._other_homes(namespace)
         elsewhere = [each for home in homes for each in await self._list(home, namespace)]
-        return [*here, *(known for known in elsewhere if known.entry.name not in names and _is_of(known, kind))]
+        return [*ours, *(known for known in elsewhere if known.entry.name not in names and _is_of(known, kind))]
 
     async def namespaces(self) -> Sequence[str]:
         """Every namespace that has, or had, entries."""
@@ -64,14 +64,14 @@ class CatalogueReader:
         """All entries of this data center whose owner's name starts with this, of all namespaces. Those of others,
         which may be thousands, are not even decoded."""
         namespaces = await self.namespaces()
-        known = [each for namespace in namespaces for each in await self._list_here(namespace, owner=prefix)]
+        known = [each for namespace in namespaces for each in await self._list_own(namespace, owner=prefix)]
         return [each for each in known if each.entry.owner.startswith(prefix)]
 
     async def tables_made(self, keyspace: str) -> frozenset[str]:
         rows = await self._store.read(Select(TABLES_MADE, {"tables_keyspace": keyspace}, ["table_name"]))
         return frozenset(row.table_name for row in rows)
 
-    async def _list_here(self, namespace: str, kind: str | None = None, *, owner: str = "") -> list[KnownEntry]:
+    async def _list_own(self, namespace: str, kind: str | None = None, *, owner: str = "") -> list[KnownEntry]:
         started_us = self.now_us()
         rows = await self._store.read(Select(ENTRIES, {"home_data_center": self.data_center, "namespace": namespace}))
         taken = {(row.kind, row.name) for row in rows}

@@ -138,6 +138,7 @@ STANDING = Table(
         Column("shards", Type.BIGINT),
         Column("expired", Type.BIGINT),
     ),
+    gc_grace_s=DAY_S,
 )
 
 BULK = _decided(

@@ -4,8 +4,9 @@ Pure: the existing state is passed in. It only ever adds: a missing column is ad
 dropped, renamed or retyped. Other differences are reported, for a person to decide. An undeclared column is not
 drift: a newer release, or its owner, added it.
 
-gc_grace is raised and never lowered: below 24 hours it is drift for any declaration (rule R4), above ours it is a
-deliberate choice that harms nothing.
+gc_grace is raised where it is below ours. It is lowered where ours is the least, 24 hours (rule R4): a table in which
+nothing is deleted would keep expired rows for longer, and replay batches after the last check of repair. Elsewhere
+more than ours is a deliberate choice that harms nothing.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from enum import Enum
 from uuid import UUID
 
 from headgate.store.model.cql import add_column_cql, alter_table_cql
-from headgate.store.model.table import Table
+from headgate.store.model.table import GC_GRACE_S_MIN, Table
 
 
 class Kind(Enum):
@@ -113,7 +114,8 @@ def _columns(keyspace: str, wanted: Table, actual: ActualTable) -> Iterator[Drif
 
 
 def _options(keyspace: str, wanted: Table, actual: ActualTable) -> Iterator[Drift]:
-    gc_grace_s = min(actual.gc_grace_s, wanted.gc_grace_s)
+    is_exact = wanted.gc_grace_s == GC_GRACE_S_MIN
+    gc_grace_s = actual.gc_grace_s if is_exact else min(actual.gc_grace_s, wanted.gc_grace_s)
     compaction, compression = dict(wanted.compaction), dict(wanted.compression)
     options: tuple[tuple[str, object, object], ...] = (
         ("gc_grace_seconds", wanted.gc_grace_s, gc_grace_s),
