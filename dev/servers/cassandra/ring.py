@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -51,9 +52,11 @@ class Ring:
         nodes: int = 3,
         tls: Certificates | None = None,
         require_client_auth: bool = False,
+        data_centers: Sequence[str] = (),
         timeout_s: float = START_TIMEOUT_S,
     ) -> Ring:
-        """Nodes on 127.0.0.1, 127.0.0.2 and so on, and return when each can reach all."""
+        """Nodes on 127.0.0.1, 127.0.0.2 and so on, and return when each can reach all. With `data_centers`, each node
+        is in the one of its place."""
         wanted = _with_tls(settings, tls, require_client_auth=require_client_auth)
         parts = find_installation()
         require_memory(wanted.memory_mb * nodes)
@@ -64,7 +67,11 @@ class Ring:
             NodePlace(directory / f"n{number + 1}", address, native, storage, jmx[number])
             for number, address in enumerate(addresses)
         ]
-        made = [_node(wanted, place, parts, tls, None) for place in _as_ring(places)]
+        homes = data_centers or [wanted.data_center] * nodes
+        made = [
+            _node(replace(wanted, data_center=home), place, parts, tls, None)
+            for home, place in zip(homes, _as_ring(places), strict=True)
+        ]
         ring = cls(made, directory)
         ring._launch(timeout_s)
         return ring

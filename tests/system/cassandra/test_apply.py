@@ -223,7 +223,7 @@ def test_a_user_without_the_right_to_create_gets_one_line_and_the_cql_and_contin
 
 def test_print_changes_nothing(cassandra: Serving, keyspace: str, tmp_path: Path) -> None:
     printed = apply(with_keyspace(cassandra, keyspace), "--dry-run", queue_file(tmp_path))
-    assert f"CREATE TABLE IF NOT EXISTS {keyspace}.catalogue (" in printed.out
+    assert f"CREATE TABLE IF NOT EXISTS {keyspace}.catalogue_entries (" in printed.out
     assert [] == cassandra.cql(f"SELECT * FROM system_schema.keyspaces WHERE keyspace_name = '{keyspace}'")
 
 
@@ -399,7 +399,9 @@ def test_rows_in_shared_tables_are_forgotten_for_good_also_those_that_are_made_l
 
     perform(cassandra, keyspace, remove)
     rows = cassandra.cql(f"SELECT queue, generation, epoch FROM {keyspace}.timeline_lanes")
-    kept = cassandra.cql(f"SELECT id, state FROM {keyspace}.catalogue WHERE namespace = 'shop'")
+    kept = cassandra.cql(
+        f"SELECT id, state FROM {keyspace}.catalogue_entries WHERE namespace = 'shop' ALLOW FILTERING"
+    )
     assert {"active", "gone"} == {str(row["state"]) for row in kept}
     assert {str(row["id"]) for row in kept if row["state"] == "active"} == {str(row["queue"]) for row in rows}
     assert 3 == len(rows)

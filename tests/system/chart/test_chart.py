@@ -222,5 +222,7 @@ def tables(cassandra: Cassandra, keyspace: str) -> list[str]:
 
 
 def states(cassandra: Cassandra, keyspace: str, namespace: str) -> list[str]:
-    result = cassandra.cql(f"SELECT state FROM {keyspace}.catalogue WHERE namespace = '{namespace}'")  # noqa: S608
+    result = cassandra.cql(
+        f"SELECT state FROM {keyspace}.catalogue_entries WHERE namespace = '{namespace}' ALLOW FILTERING"  # noqa: S608
+    )
     return [str(row["state"]) for row in result]

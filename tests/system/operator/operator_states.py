@@ -30,7 +30,8 @@ def state(namespaced: Kubectl, cassandra: Serving, keyspace: str) -> dict[str, A
         f"{one['kind']} {one['metadata']['name']}": child_spec(one) for one in namespaced.list(CHILDREN, OURS)
     }
     rows = cassandra.cql(
-        f"SELECT name, state FROM {keyspace}.catalogue WHERE namespace = '{namespaced.namespace}' AND kind = 'Queue'"
+        f"SELECT name, state FROM {keyspace}.catalogue_entries WHERE namespace = '{namespaced.namespace}'"
+        " AND kind = 'Queue' ALLOW FILTERING"
     )
     statuses = {one["metadata"]["name"]: _status(one) for one in namespaced.list("queues")}
     values = {"children": children, "entries": {row["name"]: row["state"] for row in rows}, "statuses": statuses}

@@ -70,7 +70,7 @@ def tables_of(cassandra: Serving, keyspace: str) -> set[str]:
 def state_of(cassandra: Serving, keyspace: str, namespace: str, name: str) -> str:
     """Of the entry in the catalogue."""
     key = f"namespace = '{namespace}' AND kind = 'Queue' AND name = '{name}'"
-    rows = cassandra.cql(f"SELECT state FROM {keyspace}.catalogue WHERE {key}")
+    rows = cassandra.cql(f"SELECT state FROM {keyspace}.catalogue_entries WHERE {key} ALLOW FILTERING")
     return str(rows[0]["state"]) if rows else ""
 
 
