@@ -13,7 +13,15 @@ import pytest
 from headgate.errors import Unavailable
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.decide_generation import first
-from headgate.store.catalogue.entry import Entry, EntryState, Name, StoragePlace, entry_cells, entry_of
+from headgate.store.catalogue.entry import (
+    Entry,
+    EntryState,
+    Name,
+    StoragePlace,
+    WrongDataCenter,
+    entry_cells,
+    entry_of,
+)
 from headgate.store.catalogue.tables import EARLIER_ENTRIES, ENTRIES
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.statements import InsertIfAbsent, Select, UpdateIf, is_
@@ -38,6 +46,12 @@ def catalogue(process: Process, cluster: Cluster) -> Catalogue:
     """A process's own."""
     store = SimulatedStore(cluster, process)
     return Catalogue(store, now_us=process.clock.wall_us, owner="cli/us", new_uuid=process.uuid)
+
+
+async def declare(one: Catalogue) -> None:
+    """Create a queue of that name at home in the data center of the process."""
+    place = replace(earlier_entry().place, data_center=one.data_center)
+    await one.declare(EMAILS, {"spec": {}}, place=place, shards=1)
 
 
 async def leave(process: Process, cluster: Cluster, entry: Entry) -> None:
@@ -130,9 +144,14 @@ def test_an_entry_at_home_in_another_data_center_is_left_to_its_processes() -> N
             person = world.process("person")
             await person.start(leave(person, cluster, earlier_entry("dc2")))
             await person.start(catalogue(person, cluster).move_earlier())
+            with pytest.raises(WrongDataCenter):
+                await person.start(declare(catalogue(person, cluster)))
             assert "dc2" == (await person.start(earlier_row(person, cluster))).home_data_center
             there = world.process("there", data_centre="dc2")
             await there.start(catalogue(there, cluster).move_earlier())
+            await world.sleep(5)
+            with pytest.raises(WrongDataCenter):
+                await person.start(declare(catalogue(person, cluster)))
             select = Select(ENTRIES, {"home_data_center": "dc2", **EMAILS.key})
             assert CREATION == (await there.start(SimulatedStore(cluster, there).read(select)))[0].id
 

@@ -10,7 +10,7 @@ of such a tree neither uses nor changes it. A process that finds no such table d
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -41,6 +41,11 @@ class EarlierEntries:
             row = await self._row(name, Consistency.QUORUM)
         return None if row is None else _unfenced(entry_of(row))
 
+    async def find_elsewhere(self, name: Name) -> Entry | None:
+        """As a copy of one at home in another data center shows it, until that one moves it."""
+        row = await self._row(name, Consistency.LOCAL_QUORUM, ours=False)
+        return None if row is None or _is_fenced(row) else entry_of(row)
+
     async def fence(self, name: Name) -> Entry | None:
         """The entry as no process of an earlier tree can change it any more; None where there is nothing to move, or
         where it changed meanwhile and has to be read again."""
@@ -66,7 +71,7 @@ class EarlierEntries:
         except EnvironmentProblem:
             self._there = False
             return []
-        return [_unfenced(entry_of(row)) for row in self._ours(rows)]
+        return [_unfenced(entry_of(row)) for row in rows if self._is_live(row)]
 
     async def namespaces(self) -> set[str]:
         if not self._there:
@@ -78,7 +83,7 @@ class EarlierEntries:
             self._there = False
             return set()
 
-    async def _row(self, name: Name, consistency: Consistency) -> Row | None:
+    async def _row(self, name: Name, consistency: Consistency, *, ours: bool = True) -> Row | None:
         if not self._there:
             return None
         try:
@@ -86,13 +91,12 @@ class EarlierEntries:
         except EnvironmentProblem:
             self._there = False
             return None
-        return next(self._ours(rows), None)
+        return next((row for row in rows if self._is_live(row, ours=ours)), None)
 
-    def _ours(self, rows: Iterable[Row]) -> Iterable[Row]:
+    def _is_live(self, row: Row, *, ours: bool = True) -> bool:
+        """Whether it is not gone, and at home in this data center, or else in another."""
         home = self._store.data_center
-        return (
-            row for row in rows if row.home_data_center in (home, FENCE + home) and row.state != EntryState.GONE.value
-        )
+        return row.state != EntryState.GONE.value and ours == (row.home_data_center in (home, FENCE + home))
 
 
 def _is_fenced(row: Row) -> bool:

@@ -94,7 +94,7 @@ class CatalogueReader:
             found = _live(entry_of(rows[0])) if rows else None
             if found is not None:
                 return found
-        return None
+        return await self._earlier.find_elsewhere(name)
 
     async def _other_homes(self, namespace: str) -> list[str]:
         return sorted(home for home, each in await self._homes() if each == namespace and home != self.data_center)
