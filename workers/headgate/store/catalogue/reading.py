@@ -71,7 +71,7 @@ class CatalogueReader:
         rows = await self._store.read(Select(TABLES_MADE, {"tables_keyspace": keyspace}, ["table_name"]))
         return frozenset(row.table_name for row in rows)
 
-    async def _list_own(self, namespace: str, kind: str | None = None, *, owner: str = "") -> list[KnownEntry]:
+    async def _list_own(self, namespace: str, kind: str | None = None, *, owner: str = "") -> Sequence[KnownEntry]:
         started_us = self.now_us()
         rows = await self._store.read(Select(ENTRIES, {"home_data_center": self.data_center, "namespace": namespace}))
         taken = {(row.kind, row.name) for row in rows}
@@ -96,7 +96,7 @@ class CatalogueReader:
                 return found
         return await self._earlier.find_elsewhere(name)
 
-    async def _other_homes(self, namespace: str) -> list[str]:
+    async def _other_homes(self, namespace: str) -> Sequence[str]:
         return sorted(home for home, each in await self._homes() if each == namespace and home != self.data_center)
 
     async def _homes(self) -> set[tuple[str, str]]:
