@@ -63,8 +63,9 @@ class CatalogueReader:
     async def owned(self, prefix: str) -> Sequence[KnownEntry]:
         """All entries of this data center whose owner's name starts with this, of all namespaces. Those of others,
         which may be thousands, are not even decoded."""
-        namespaces = await self.namespaces()
-        known = [each for namespace in namespaces for each in await self._list_own(namespace, owner=prefix)]
+        namespaces = {namespace for home, namespace in await self._homes() if home == self.data_center}
+        namespaces |= await self._earlier.namespaces()
+        known = [each for namespace in sorted(namespaces) for each in await self._list_own(namespace, owner=prefix)]
         return [each for each in known if each.entry.owner.startswith(prefix)]
 
     async def tables_made(self, keyspace: str) -> frozenset[str]:
