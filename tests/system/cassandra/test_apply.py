@@ -164,7 +164,8 @@ def test_another_number_of_shards_is_announced_as_a_generation(
     again = apply(environment, queue_file(tmp_path, "{shards: 9}"))
     assert "being changed already" in again.out
     row = cassandra.cql(
-        f"SELECT id, generation, next_generation, next_shards, next_from_us, sure_us FROM {keyspace}.catalogue"
+        "SELECT id, generation, next_generation, next_shards, next_from_us, sure_us"
+        f" FROM {keyspace}.catalogue_entries"
     )[0]
     assert (1, 2, 12) == (row["generation"], row["next_generation"], row["next_shards"])
     assert row["sure_us"] >= row["next_from_us"]
@@ -183,7 +184,7 @@ def test_a_new_queue_has_its_tables_its_lanes_and_its_repair_lane_and_is_active(
     cassandra: Serving, keyspace: str, tmp_path: Path
 ) -> None:
     assert 0 == apply(with_keyspace(cassandra, keyspace), queue_file(tmp_path)).code
-    row = cassandra.cql(f"SELECT id, state FROM {keyspace}.catalogue")[0]
+    row = cassandra.cql(f"SELECT id, state FROM {keyspace}.catalogue_entries")[0]
     assert ("active", {0: 1, 1: 6}) == (row["state"], lanes_of(cassandra, keyspace, row["id"]))
 
 

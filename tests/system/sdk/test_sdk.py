@@ -376,7 +376,7 @@ def test_a_queue_that_cannot_be_had_is_one_line(
         ({"KEYSPACE": "nothing_here"}, "The keyspace does not exist, or the role may not read it"),
         (
             {"KEYSPACE": f"{KEYSPACE}_dead"},
-            "The table in Cassandra differs from its expected schema (table=catalogue, ",
+            "The table in Cassandra differs from its expected schema (table=catalogue_entries, ",
         ),
         ({"CONTACT_POINTS": ""}, "HEADGATE_CONTACT_POINTS is not set"),
         ({"DATA_CENTER": "mars"}, "No node is in the data center of this connection"),
