@@ -53,8 +53,8 @@ class EarlierEntries:
         if row is None or _is_fenced(row):
             return None if row is None else _unfenced(entry_of(row))
         cells = {"owner": FENCE + row.owner, "home_data_center": FENCE + row.home_data_center}
-        seen = ("id", "owner", "state", "revision", "changed_us", "sure_us")
-        conditions = [is_(cell, getattr(row, cell)) for cell in seen]
+        cells_read = ("id", "owner", "state", "revision", "changed_us", "sure_us")
+        conditions = [is_(cell, getattr(row, cell)) for cell in cells_read]
         statement = UpdateIf(EARLIER_ENTRIES, name.key, cells, *conditions, attempt=self._new_uuid())
         try:
             applied = (await self._store.decide(statement)).applied

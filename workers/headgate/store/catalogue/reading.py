@@ -41,11 +41,11 @@ class CatalogueReader:
         started_us = self.now_us()
         rows = await self._store.read(Select(ENTRIES, self._key(name), consistency=consistency))
         if rows:
-            found: Entry | None = _live(entry_of(rows[0]))
+            entry: Entry | None = _live(entry_of(rows[0]))
         else:
-            found = await self._earlier.find(name)
-        found = found or await self._find_elsewhere(name)
-        return None if found is None else KnownEntry(found, started_us)
+            entry = await self._earlier.find(name)
+        entry = entry or await self._find_elsewhere(name)
+        return None if entry is None else KnownEntry(entry, started_us)
 
     async def list(self, namespace: str, kind: str | None = None) -> Sequence[KnownEntry]:
         """All entries of a namespace: one partition for each data center, whole. Of a name that several have, that of
@@ -92,9 +92,9 @@ class CatalogueReader:
         """A copy of the entry that another data center has of this name."""
         for home in await self._other_homes(name.namespace):
             rows = await self._store.read(Select(ENTRIES, {"home_data_center": home, **name.key}))
-            found = _live(entry_of(rows[0])) if rows else None
-            if found is not None:
-                return found
+            entry = _live(entry_of(rows[0])) if rows else None
+            if entry is not None:
+                return entry
         return await self._earlier.find_elsewhere(name)
 
     async def _other_homes(self, namespace: str) -> Sequence[str]:
