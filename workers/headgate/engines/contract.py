@@ -109,6 +109,8 @@ class NackDelivery:
     delay_us: int = 0
     reason: str = ""
     charged: bool = True
+    killed: bool = False
+    """It ended the process that ran it, and nothing else ran there: it stays a crash suspect."""
 
 
 @dataclass(frozen=True, slots=True)
