@@ -54,15 +54,16 @@ class LaneView:
         return stored if self.mine is None else max(stored, self.mine.position.last)
 
     @property
-    def reach(self) -> int:
-        """Nothing beyond it was ever handed out."""
-        stored = order_of(self.state.reach)
-        return stored if self.mine is None else max(stored, self.mine.position.reach)
+    def read_to(self) -> int:
+        """How far its owner has read; elsewhere as of its last renewal."""
+        stored = order_of(self.state.read_to)
+        return stored if self.mine is None else max(stored, self.mine.position.read_to)
 
     @property
     def recorded_to(self) -> int:
-        """Nothing beyond it can be on record: neither delivered, nor reserved for a job."""
-        return max(self.reach, order_of(self.state.reserved_up_to))
+        """Nothing beyond it is on record, but for the latest renewal's interval: neither delivered, nor reserved for
+        a job."""
+        return max(self.read_to, order_of(self.state.reserved_up_to))
 
     def part_of_position(self, part_us: int) -> int:
         """The part that its position is in."""
