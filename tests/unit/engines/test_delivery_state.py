@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headgate.engines.crash_suspects import LEVEL_ALONE, Life
+from headgate.engines.crash_suspects import LEVEL_ALONE, Group, Life
 from headgate.engines.lanes.delivery.delivery_state import DeliveryState
 from headgate.engines.lanes.delivery.rows import DeliveryTerms, HandOut, LaneRow, Why
 from headgate.engines.lanes.log.settle_log_format import Moved, RowFacts, Tried, decode, encode
@@ -199,13 +199,13 @@ def open_at(level: int = 0, *, attempt: int = 1, until_us: int = 0) -> Tried:
 
 def suspects(delivery_state: DeliveryState, level: int, *, now_us: int = 0) -> list[HandOut]:
     """Hand out crash suspects of a level, without a bound."""
-    return delivery_state.hand_out_suspects(level, 99, now_us=now_us, visibility_us=SECOND)
+    return delivery_state.hand_out_suspects(Group(level, 64, level), 64, now_us=now_us, visibility_us=SECOND)
 
 
 def test_attack_D2_what_was_in_flight_when_its_process_ended_is_suspect_and_nothing_else() -> None:
     delivery_state = left_by(Life.ENDED, open_at(), Tried(6, 0, 1, 0, owner=OWNER))
     assert [(1, 1, 2), (1, 2, 1)] == places(give(delivery_state))
-    assert [1] == delivery_state.waiting_suspects()
+    assert {1: 1} == delivery_state.suspects_waiting
     (suspect,) = suspects(delivery_state, 1)
     assert (0, 1, True) == (suspect.index, suspect.attempt, suspect.suspect), "the death is not charged to it"
     assert {1: 1} == delivery_state.suspects_in_flight
@@ -216,14 +216,14 @@ def test_attack_D2_what_was_in_flight_when_its_process_ended_is_suspect_and_noth
 def test_attack_D2_only_the_death_of_a_message_alone_is_charged() -> None:
     delivery_state = left_by(Life.ENDED, open_at(LEVEL_ALONE - 1), open_at(LEVEL_ALONE))
     assert [(1, 2, 1)] == places(give(delivery_state))
-    assert [LEVEL_ALONE] == delivery_state.waiting_suspects()
+    assert {LEVEL_ALONE: 2} == delivery_state.suspects_waiting
     assert [(1, 0, 1), (1, 1, 2)] == places(suspects(delivery_state, LEVEL_ALONE))
 
 
 def test_what_a_living_owner_had_in_flight_is_no_suspect() -> None:
     delivery_state = left_by(Life.ALIVE, open_at())
     assert [(1, 0, 2), (1, 1, 1), (1, 2, 1)] == places(give(delivery_state))
-    assert [] == delivery_state.waiting_suspects()
+    assert not delivery_state.has_suspects
 
 
 def test_until_it_is_known_whether_its_owner_ended_a_message_waits_and_others_do_not() -> None:
@@ -244,7 +244,7 @@ def test_a_suspect_that_fails_is_cleared_and_one_that_kills_its_process_goes_alo
     for each, how in ((failed, {}), (killed, {"killed": True}), (returned, {"charged": False})):
         delivery_state.nack(each.row.key, each.index, each.attempt, delay_us=0, reason="", now_us=0, **how)
     assert [(1, 0, 2)] == places(give(delivery_state))
-    assert [1, LEVEL_ALONE] == sorted(delivery_state.waiting_suspects())
+    assert {1: 1, LEVEL_ALONE: 1} == delivery_state.suspects_waiting
     assert [(1, 1, 2)] == places(suspects(delivery_state, LEVEL_ALONE))
     assert [(1, 2, 1)] == places(suspects(delivery_state, 1))
 

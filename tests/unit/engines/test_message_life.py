@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.crash_suspects import LEVEL_ALONE, Life
+from headgate.engines.crash_suspects import LEVEL_ALONE, Group, Life
 from headgate.engines.lanes.delivery import delivery_state as module
 from headgate.engines.lanes.delivery import message_life
 from headgate.engines.lanes.delivery.delivery_state import DeliveryState, PendingFacts
@@ -102,7 +102,7 @@ class Scene:
         if self.rng.random() < 0.2:
             until_us = self.now_us + self.rng.choice([0, 5 * SECOND])
             level, is_open = self.rng.randint(0, 2), self.rng.random() < 0.7
-            known.tried[0] = Tried(6, 0, self.rng.randint(0, 3), until_us, level, is_open)
+            known.tried[0] = Tried(6, 0, self.rng.randint(is_open, 3), until_us, level, is_open)
         if self.rng.random() < 0.2:
             known.moved[count - 1] = Moved(6, 0, 1, b"place")
         self.deliveries.add(row, known, now_us=self.now_us)
@@ -118,7 +118,8 @@ class Scene:
             self.given += self.deliveries.hand_out(self.rng.randint(1, 6), **when)
         else:
             level = self.rng.choice([1, 2, 3, LEVEL_ALONE])
-            self.given += self.deliveries.hand_out_suspects(level, self.rng.randint(1, 6), **when)
+            group = Group(level, 64, self.rng.randint(level, LEVEL_ALONE))
+            self.given += self.deliveries.hand_out_suspects(group, self.rng.randint(1, 6), **when)
 
     def let_time_pass(self) -> None:
         self.now_us += self.rng.choice([0, SECOND // 2, 3 * SECOND, 30 * SECOND])

@@ -7,7 +7,8 @@ continues where the one before it ended. Level 0 is no suspect. Pure.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from dataclasses import dataclass
 from enum import Enum
 from typing import Protocol
 from uuid import UUID
@@ -53,6 +54,11 @@ def group_max(level: int) -> int:
     return max(1, GROUP_MAX >> level - 1)
 
 
+def level_of_group(size: int) -> int:
+    """The lowest level whose groups are not larger than this one could be: few suspects need fewer deaths."""
+    return max(1, LEVEL_ALONE - (size - 1).bit_length())
+
+
 def level_after_death(level: int) -> int:
     """The level of a message that was in flight when its process ended."""
     return min(level + 1, LEVEL_ALONE)
@@ -64,11 +70,23 @@ def is_charged(level: int) -> bool:
     return level >= LEVEL_ALONE
 
 
-def decide_group(waiting: Iterable[int], in_flight: Mapping[int, int]) -> tuple[int, int]:
-    """The level of which suspects may be delivered now, and how many; zero where none may. Those of one level are in
-    flight together, the highest level first, since it is the nearest to its guilty message."""
+@dataclass(frozen=True)
+class Group:
+    """Suspects to be delivered now."""
+
+    level: int
+    """Of these."""
+    size: int
+    delivered_as: int
+    """Their level from then on."""
+
+
+def decide_group(waiting: Counter[int], in_flight: Counter[int]) -> Group | None:
+    """The suspects that a process may deliver, by how many of each level wait there and are in flight. Those of one
+    level are in flight together, the highest level first, since it is the nearest to its guilty message."""
     running = [level for level, count in in_flight.items() if count]
     level = max(running or waiting, default=0)
-    if not level or any(each != level for each in running):
-        return 0, 0
-    return level, max(0, group_max(level) - in_flight.get(level, 0))
+    left = group_max(level) - in_flight[level] if level else 0
+    if left <= 0 or not waiting[level] or any(each != level for each in running):
+        return None
+    return Group(level, left, level if running else max(level, level_of_group(waiting[level])))

@@ -34,8 +34,8 @@ class Position:
         self._record = record
         self._to_be_passed: list[LaneRow] = []
         self._passing = asyncio.Lock()
-        self._passed_to = self._stands_at = last
-        """The last row that was passed, and the position that is known to be in the lane's row."""
+        self._passed_to = self._stands_at = self._stands_read_to = last
+        """The last row that was passed, and what is known to be in the lane's row."""
 
     @property
     def read_to(self) -> Any:
@@ -52,6 +52,8 @@ class Position:
     def wants_to_move(self) -> bool:
         """Whether a touch now would move something."""
         if self._to_be_passed or self._stands_at < self._passed_to:
+            return True
+        if self._delivery_state.unsettled and self._stands_read_to < self.read_to:
             return True
         return self._delivery_state.has_settled_rows()
 
@@ -71,7 +73,7 @@ class Position:
             if idle and self._delivery_state.horizon is not None and not self._delivery_state.is_lending:
                 self.last = max(self.last, self._delivery_state.horizon)
 
-    def stands(self, last: Any) -> None:
-        """A renewal with this position was applied."""
-        self._stands_at = last
+    def stands(self, last: Any, *, read_to: Any) -> None:
+        """A renewal with these was applied."""
+        self._stands_at, self._stands_read_to = last, read_to
         self._record.forget(last)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from headgate.engines.contract import Ack, DeadLetterDelivery, Delivery, NackDelivery, Settle, Settled
-from headgate.engines.crash_suspects import NoPeers, Peers, decide_group
+from headgate.engines.crash_suspects import Group, NoPeers, Peers, decide_group
 from headgate.engines.lanes.copy_writer import Copier
 from headgate.engines.lanes.cursor import Position
 from headgate.engines.lanes.delivery.delivery_state import NEVER_US, DeliveryState
@@ -304,9 +304,7 @@ class Dispatcher:
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_us / 1_000_000
         while self.may_act() and not self._draining:
-            state = self.delivery_state
-            level, most = decide_group(state.waiting_suspects(), state.suspects_in_flight)
-            given = self.take_suspects(level, min(most, limit), visibility_us=visibility_us)
+            given = take_suspects([self], limit, visibility_us=visibility_us).get(self, [])
             given += self.take(limit - len(given), visibility_us=visibility_us)
             if given:
                 deliveries: list[Delivery] = []
@@ -324,12 +322,12 @@ class Dispatcher:
             return []
         return self.delivery_state.hand_out(limit, now_us=self.host.now_us(), visibility_us=visibility_us)
 
-    def take_suspects(self, level: int, limit: int, *, visibility_us: int) -> list[HandOut]:
-        """Up to `limit` crash suspects of a level, for `deliver`."""
-        if not level or self._draining or not self.may_act():
+    def take_group(self, group: Group, limit: int, *, visibility_us: int) -> list[HandOut]:
+        """Up to `limit` crash suspects of a group, for `deliver`."""
+        if self._draining or not self.may_act():
             return []
         now_us = self.host.now_us()
-        return self.delivery_state.hand_out_suspects(level, limit, now_us=now_us, visibility_us=visibility_us)
+        return self.delivery_state.hand_out_suspects(group, limit, now_us=now_us, visibility_us=visibility_us)
 
     def confirm(self, given: list[HandOut], *, is_recorded: bool) -> list[Delivery]:
         """The deliveries of messages whose hand-out is durable. Otherwise they are taken back, as if they had not
@@ -539,7 +537,7 @@ class Dispatcher:
             progress=self.progress,
         )
         if touched is RenewalResult.RENEWED:
-            self.position.stands(last)
+            self.position.stands(last, read_to=read_to)
             self.reservations.watch(self.host.now_us())
         elif touched is RenewalResult.RESERVED and state is not None:
             async with self.marking:
@@ -560,6 +558,24 @@ class Dispatcher:
         self.source.purge(before_us)
         self.lease_term = replace(self.lease_term, purged_before_us=before_us)
         self._notify_change()
+
+
+def take_suspects(lanes: Sequence[Dispatcher], limit: int, *, visibility_us: int) -> dict[Dispatcher, list[HandOut]]:
+    """Crash suspects of these lanes, which are all of one process, as many as may be in flight together."""
+    states = [each.delivery_state for each in lanes]
+    group = decide_group(
+        sum((each.suspects_waiting for each in states), start=Counter()),
+        sum((each.suspects_in_flight for each in states), start=Counter()),
+    )
+    taken: dict[Dispatcher, list[HandOut]] = {}
+    left = 0 if group is None else min(limit, group.size)
+    for dispatcher in lanes:
+        if group is not None and left > 0:
+            got = dispatcher.take_group(group, left, visibility_us=visibility_us)
+            left -= len(got)
+            if got:
+                taken[dispatcher] = got
+    return taken
 
 
 async def deliver(taken: Mapping[Dispatcher, list[HandOut]], deliveries: list[Delivery]) -> None:

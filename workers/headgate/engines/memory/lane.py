@@ -244,15 +244,18 @@ class MemoryLane:
         deliveries: list[Delivery] = []
         waiting: list[tuple[tuple[int, int], str]] = []
         in_flight = Counter(each.level for each in self.in_flight.values() if each.level and each.epoch == epoch)
-        level, suspects_left = decide_group(self._levels_ready(now_us), in_flight)
+        group = decide_group(self._suspects_ready(now_us), in_flight)
+        suspects_left = 0 if group is None else group.size
         while self.ready and len(deliveries) < limit:
             entry = heapq.heappop(self.ready)
             message = self.messages.get(entry[1])
             if message is None or message.id in self.in_flight or message.hidden_until_us > now_us:
                 continue
-            if message.level and (message.level != level or not suspects_left):
-                waiting.append(entry)
-                continue
+            if message.level:
+                if group is None or message.level != group.level or not suspects_left:
+                    waiting.append(entry)
+                    continue
+                message.level = group.delivered_as
             if self.dead_letters is not None and message.attempt >= self.settings.max_receives:
                 self._move_to_dead_letters(message, "received too often", self.dead_letters, now_us)
                 continue
@@ -262,10 +265,10 @@ class MemoryLane:
             heapq.heappush(self.ready, entry)
         return deliveries
 
-    def _levels_ready(self, now_us: int) -> set[int]:
-        """The levels of the crash suspects that may be delivered."""
+    def _suspects_ready(self, now_us: int) -> Counter[int]:
+        """How many crash suspects may be delivered, by their level."""
         waiting = [self.messages[each] for each in self.suspects if each not in self.in_flight]
-        return {each.level for each in waiting if each.hidden_until_us <= now_us}
+        return Counter(each.level for each in waiting if each.hidden_until_us <= now_us)
 
     def _deliver(self, message: _Message, until_us: int, epoch: int) -> Delivery:
         message.attempt += 1

@@ -21,7 +21,7 @@ from itertools import count as counter
 from typing import Any
 from uuid import UUID
 
-from headgate.engines.crash_suspects import LEVEL_ALONE, Life, is_charged, level_after_death
+from headgate.engines.crash_suspects import LEVEL_ALONE, Group, Life, is_charged, level_after_death
 from headgate.engines.lanes.delivery import message_life as life
 from headgate.engines.lanes.delivery.message_life import LifeState, Step, advance, advance_each, advance_run
 from headgate.engines.lanes.delivery.read_budget import ReadBudget
@@ -294,12 +294,13 @@ class DeliveryState:
         self._give_unread(self._most(limit, given), now_us + visibility_us, now_us, given)
         return given
 
-    def hand_out_suspects(self, level: int, limit: int, *, now_us: int, visibility_us: int) -> list[HandOut]:
-        """Up to `limit` crash suspects of a level: see `crash_suspects.decide_group`."""
-        return self._hand_out(self._suspects.get(level, deque()), limit, now_us, visibility_us)
+    def hand_out_suspects(self, group: Group, limit: int, *, now_us: int, visibility_us: int) -> list[HandOut]:
+        """Up to `limit` crash suspects of a group."""
+        waiting = self._suspects.get(group.level, deque())
+        return self._hand_out(waiting, limit, now_us, visibility_us, level=group.delivered_as)
 
     def _hand_out(
-        self, waiting: deque[tuple[_State, int]], limit: int, now_us: int, visibility_us: int
+        self, waiting: deque[tuple[_State, int]], limit: int, now_us: int, visibility_us: int, *, level: int = 0
     ) -> list[HandOut]:
         self.tick(now_us)
         given: list[HandOut] = []
@@ -309,6 +310,8 @@ class DeliveryState:
                 break
             state, index = waiting.popleft()
             if self._may_give(state, index, now_us):
+                if level:
+                    state.suspects[index] = level
                 self._give(state, index, now_us + visibility_us, now_us, given)
         return given
 
@@ -699,9 +702,15 @@ class DeliveryState:
         """Whether a message is left that has to be handed out, is, or was."""
         return any(each < _MOVING for state in self._rows for each in state.states)
 
-    def waiting_suspects(self) -> list[int]:
-        """The levels of crash suspects that wait."""
-        return [level for level, waiting in self._suspects.items() if waiting]
+    @property
+    def has_suspects(self) -> bool:
+        """Whether crash suspects wait."""
+        return any(self._suspects.values())
+
+    @property
+    def suspects_waiting(self) -> Counter[int]:
+        """How many crash suspects wait, by their level."""
+        return Counter({level: len(waiting) for level, waiting in self._suspects.items() if waiting})
 
     # ---- views from outside
 
