@@ -14,7 +14,8 @@ from headgate.engines.contract import NackDelivery
 from headgate.runtime.handler.decide_retry import Backoff
 from headgate.runtime.handler.handlers import load_handler
 from headgate.runtime.handler.runner import PythonPerformer
-from headgate.runtime.isolation.child_pool import ChildPool, ChildTerms
+from headgate.runtime.isolation.child import Child, ChildTerms
+from headgate.runtime.isolation.child_pool import ChildPool, PoolTerms
 from headgate.runtime.worker.worker import WorkerTerms
 from tests.kit.worker_queue import FaultyQueue
 from tests.unit.runtime.workers import Bench, bench_of
@@ -24,13 +25,14 @@ AT_ONCE = Backoff(0, 1, 0)
 
 def bench(entry_point: str, **queue: object) -> Bench:
     """A worker whose suspects run in a child."""
-    terms = ChildTerms(entry_point, "test/queue", "text", "error", AT_ONCE)
-    child = ChildPool(terms, lambda: made.metrics.child_deaths.add(1), rng=Random(1), idle_s=0.5)
+    child = ChildTerms(entry_point, "test/queue", "text", "error")
+    terms = PoolTerms(timeout_s=30, backoff=AT_ONCE, idle_s=0.5)
+    pool = ChildPool(lambda: Child(child), terms, lambda: made.metrics.child_deaths.add(1), rng=Random(1))
     made = bench_of(
         None,
         queue=FaultyQueue(**queue),  # type: ignore[arg-type]
         performer=PythonPerformer(load_handler(entry_point), threads=4, rng=Random(1)),
-        suspects=child,
+        suspects=pool,
         terms=WorkerTerms(backoff=AT_ONCE, timeout_s=30, grace_s=5),
     )
     return made

@@ -46,8 +46,8 @@ UNSETTLED_MAX = 2_000
 STOP_WITHIN_S = 2.0
 """How long a handler that is cancelled at the end of the grace may take to end."""
 SETTLE_WITHIN_S = 5.0
-CHILDREN_MAX = 4
-"""Processes for crash suspects, which are many after the death of a worker with a backlog."""
+SUSPECTS_MAX = 64
+"""Crash suspects that the engine delivers at a time: the queue of `isolation/child_pool.py` holds no more."""
 RECEIVE_AGAIN_S = (0.1, 5.0)
 
 
@@ -101,7 +101,7 @@ class Worker:
         slot_terms = SlotTerms(queue.name, terms.batch_size, terms.timeout_s, now_us, spans)
         self.suspects = suspects
         self._slots = self._slots_of(performer, slot_terms, terms.concurrency)
-        self._suspect_slots = None if suspects is None else self._slots_of(suspects, slot_terms, CHILDREN_MAX)
+        self._suspect_slots = None if suspects is None else self._slots_of(suspects, slot_terms, SUSPECTS_MAX)
         self._prefetch = Prefetch(min(terms.concurrency, MESSAGES_MAX))
         self._concluded = 0
         self._pace = Pace.of(terms.concurrency)
