@@ -158,7 +158,7 @@ def test_suspects_run_apart_those_that_failed_before_alone_and_the_others_do_not
             assert consumer.engine is not None
             given = sum(each.delivery_state.suspects_in_flight for each in consumer.engine.lanes.held.values())
             open_separately += 1
-            fit = given <= 32 and open_separately <= 4 if context.attempt == 1 else given == 1
+            fit = given <= 32 and open_separately <= given if context.attempt == 1 else given == 1
             distances.append((asyncio.get_running_loop().time(), fit))
             await asyncio.sleep(0.5)
             open_separately -= 1

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import os
 import signal
 import sys
 import time
+from pathlib import Path
 
 from headgate.runtime import Context, Reject
 
@@ -37,6 +40,47 @@ def fragile_in_thread(payload: str, context: Context) -> None:
             time.sleep(600)
         case "extend":
             context.extend_blocking(60)
+
+
+async def recorded(payload: str, context: Context) -> None:
+    """Notes the process of each message in a file; the payload is what it does, up to a colon."""
+    _record(payload)
+    match payload.partition(":")[0]:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exit":
+            os._exit(7)
+        case "segfault":
+            ctypes.string_at(0)
+        case "hold":  # until another process runs some
+            while len({line.split()[0] for line in _runs().read_text().splitlines()}) == 1:
+                await asyncio.sleep(0.05)
+        case "wait":
+            await asyncio.sleep(0.2)
+        case "hang":
+            await asyncio.sleep(600)
+
+
+def recorded_in_thread(payload: str, context: Context) -> None:
+    """The same, not async."""
+    _record(payload)
+    match payload.partition(":")[0]:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "hang":
+            time.sleep(600)
+        case "patient":
+            context.extend_blocking(60)
+            time.sleep(2.5)
+
+
+def _record(payload: str) -> None:
+    with _runs().open("a") as runs:
+        runs.write(f"{os.getpid()} {payload}\n")
+
+
+def _runs() -> Path:
+    return Path(os.environ["HEADGATE_TEST_RUNS"])
 
 
 def slow(payload: str) -> None:

@@ -10,6 +10,7 @@ from random import Random
 
 from headgate.engines.contract import Ack, Delivery, NackDelivery, Settle
 from headgate.errors import EnvironmentProblem
+from headgate.process.background_tasks import end_task
 from headgate.runtime.handler.context import Attempt, Context
 from headgate.runtime.handler.decide_retry import Backoff
 from headgate.runtime.isolation.child_pool import STOP_WITHIN_S, ChildPool, Member, PoolTerms
@@ -36,7 +37,7 @@ class Limits:
         self.limits.append(seconds)
 
 
-class TestedChild:
+class GuidedChild:
     """A child whose test decides what becomes of its messages."""
 
     pid = None
@@ -99,13 +100,14 @@ class PoolBench:
     def __init__(self) -> None:
         self.groups: list[list[str]] = []
         """Of messages that ran together, in their order."""
-        self.running: list[TestedChild] = []
+        self.running: list[GuidedChild] = []
         self.cancelled: list[str] = []
+        self.performing: list[asyncio.Task[Sequence[Settle]]] = []
         self.broken = False
         self.deaths = 0
         self.controls: dict[str, Limits] = {}
         terms = PoolTerms(timeout_s=7, backoff=Backoff(0, 1, 0))
-        self.pool = ChildPool(lambda: TestedChild(self), terms, self._note_death, rng=Random(1))
+        self.pool = ChildPool(lambda: GuidedChild(self), terms, self._note_death, rng=Random(1))
 
     def _note_death(self) -> None:
         self.deaths += 1
@@ -114,10 +116,11 @@ class PoolBench:
         """Give the pool these messages in one step, and let it start."""
         tasks = []
         for name in names:
-            delivery = Delivery(name, b"", {}, 1, name, 1, 0, 0, 0, None)
+            delivery = Delivery(name, b"", {}, None, 1, 0, 0, 1, 0, name)
             control = self.controls[name] = Limits()
             attempt = Attempt(delivery, 0.0, Context(delivery, "test/queue", control))
             tasks.append(asyncio.get_running_loop().create_task(self._perform(attempt)))
+        self.performing += tasks
         for _ in range(5):
             await asyncio.sleep(0)
         return tasks
@@ -136,7 +139,10 @@ def names(first: int, after: int) -> list[str]:
 
 def on_bench(scenario: Callable[[PoolBench], Awaitable[None]]) -> None:
     async def run() -> None:
-        await scenario(PoolBench())
+        bench = PoolBench()
+        await scenario(bench)
+        await bench.pool.close()
+        await end_task(*bench.performing)
 
     in_virtual_time(run)
 
@@ -147,7 +153,7 @@ def test_messages_that_come_together_make_full_groups_and_each_is_settled_when_i
         performing = await bench.perform(*names(0, count))
         late = await bench.perform("late")
         assert [GROUP_MAX] * CHILDREN_MAX == [len(group) for group in bench.groups]
-        assert names(0, count) == sum(bench.groups, [])
+        assert names(0, count) == [name for group in bench.groups for name in group]
         child = bench.running[0]
         child.begin()
         child.answer("3")
@@ -250,6 +256,7 @@ def test_the_timeout_of_a_message_runs_from_the_start_of_its_handler() -> None:
         await bench.perform("0", "1")
         bench.running[0].begin("0")
         assert ([math.inf, 7], [math.inf]) == (bench.controls["0"].limits, bench.controls["1"].limits)
+        bench.running[0].begin("1")
         await bench.running[0].die()
         assert [math.inf, 7, math.inf] == bench.controls["0"].limits
 

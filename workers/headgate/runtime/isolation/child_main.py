@@ -1,8 +1,8 @@
-"""A process that runs suspects: messages of which one may have killed its process. Started by `isolation/child.py`.
+"""A process that runs suspects: messages of which one may kill its process. Started by `isolation/child.py`.
 
-It runs the works that it receives concurrently, and reports each as soon as its handler ends. It communicates over one
-socket (`frames.py`), which a thread reads: a handler that blocks the event loop delays neither an extension nor the
-end. It ends when the socket closes, and on Linux when its parent ends, whatever runs.
+It runs the works that it receives concurrently, and reports each as soon as its handler ends. It communicates over
+one socket (`frames.py`), which a thread reads: a handler that blocks the event loop delays neither an extension nor
+the end. It ends when the socket closes, and on Linux when its parent ends, whatever runs.
 """
 
 from __future__ import annotations

@@ -2,9 +2,9 @@
 
 After a process died, every message that it may have had in flight is a crash suspect
 (docs/internals/protocols/dispatcher.md). A child runs a group of them at full concurrency. If it dies, those that it
-had not answered run again in halves (`decide_groups.py`): docs/decisions/0007. The worker holds all of them meanwhile,
-and its lanes are not touched. Children are kept for the next suspects, restarted after a death, and ended after a while
-without suspects.
+had not answered run again in halves (`decide_groups.py`): docs/decisions/0007. The worker holds all of them
+meanwhile, and its lanes are not touched. Children are kept for the next suspects, restarted after a death, and ended
+after a while without suspects.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ log = logging.getLogger("headgate.worker")
 
 IDLE_S = 60.0
 STARTS_MAX = 3
-STOP_WITHIN_S = 1.0
+STOP_WITHIN_S = 0.5
 """How long a handler that is cancelled may take to end, before its process is ended."""
 UNSTARTED_AS_ATTEMPT = 5
 """Where no child can be started, waiting longer than after a first failure is better."""
