@@ -52,8 +52,8 @@ async def recorded(payload: str, context: Context) -> None:
             os._exit(7)
         case "segfault":
             ctypes.string_at(0)
-        case "hold":  # until another process runs some
-            while len({line.split()[0] for line in _runs().read_text().splitlines()}) == 1:
+        case "hold":
+            while len({line.split()[0] for line in _runs().read_text().splitlines()}) == 1:  # noqa: ASYNC110  other process
                 await asyncio.sleep(0.05)
         case "wait":
             await asyncio.sleep(0.2)

@@ -5,7 +5,7 @@ payload. The queue owns the lanes; their distribution is a separate protocol (do
 
 - At most `concurrency` handlers run, over all lanes; a few more messages are in flight so that no handler waits.
 - A lost message is not settled; a message that could not be settled comes again.
-- A crash suspect runs in its own process (`isolation/child_pool.py`); nothing else waits for it. The queue bounds
+- Crash suspects run in other processes (`isolation/child_pool.py`); nothing else waits for them. The queue bounds
 their number.
 """
 
@@ -47,7 +47,7 @@ STOP_WITHIN_S = 2.0
 """How long a handler that is cancelled at the end of the grace may take to end."""
 SETTLE_WITHIN_S = 5.0
 SUSPECTS_MAX = 64
-"""Crash suspects that the engine delivers at a time: the queue of `isolation/child_pool.py` holds no more."""
+"""Crash suspects in `isolation/child_pool.py` at a time. The engine delivers no more."""
 RECEIVE_AGAIN_S = (0.1, 5.0)
 
 
