@@ -10,7 +10,7 @@ import sys
 import time
 from pathlib import Path
 
-from headgate.runtime import Context, Reject
+from headgate.runtime import Context, Reject, handler
 
 
 async def fragile(payload: str, context: Context) -> None:
@@ -72,6 +72,12 @@ def recorded_in_thread(payload: str, context: Context) -> None:
         case "patient":
             context.extend_blocking(60)
             time.sleep(2.5)
+
+
+@handler(batch=True)
+async def recorded_batch(payloads: list[str]) -> None:
+    """Notes the messages that it gets together."""
+    _record("+".join(payloads))
 
 
 def _record(payload: str) -> None:

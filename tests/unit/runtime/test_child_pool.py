@@ -8,6 +8,8 @@ import math
 from collections.abc import Awaitable, Callable, Sequence
 from random import Random
 
+import pytest
+
 from headgate.engines.contract import Ack, Delivery, NackDelivery, Settle
 from headgate.errors import EnvironmentProblem
 from headgate.process.background_tasks import end_task
@@ -50,8 +52,8 @@ class GuidedChild:
         self._bench = bench
 
     async def run(self, members: Sequence[Member]) -> str | None:
-        if self._bench.broken:
-            raise EnvironmentProblem("Crash suspect process does not start")
+        if self._bench.broken is not None:
+            raise self._bench.broken
         self.members = [member for member in members if not member.is_settled]
         self.ended = asyncio.get_running_loop().create_future()
         self.is_killed = False
@@ -103,7 +105,7 @@ class PoolBench:
         self.running: list[GuidedChild] = []
         self.cancelled: list[str] = []
         self.performing: list[asyncio.Task[Sequence[Settle]]] = []
-        self.broken = False
+        self.broken: Exception | None = None
         self.deaths = 0
         self.controls: dict[str, Limits] = {}
         terms = PoolTerms(timeout_s=7, backoff=Backoff(0, 1, 0))
@@ -243,7 +245,7 @@ def test_a_process_that_dies_before_a_message_began_is_started_again_a_few_times
             (each.receipt, each.charged) for each in settles if isinstance(each, NackDelivery)
         ]
         assert 0 == bench.deaths
-        bench.broken = True
+        bench.broken = EnvironmentProblem("Crash suspect process does not start")
         (broken,) = await bench.perform("2")
         (settle,) = await broken
         assert isinstance(settle, NackDelivery) and not settle.charged
@@ -270,5 +272,15 @@ def test_messages_that_wait_for_a_process_are_returned_when_the_worker_drains() 
         bench.pool.drain()
         assert (NackDelivery("waits", charged=False),) == await waiting
         assert not any(task.done() for task in running)
+
+    on_bench(scenario)
+
+
+def test_a_bug_of_the_pool_is_raised_to_the_worker() -> None:
+    async def scenario(bench: PoolBench) -> None:
+        bench.broken = KeyError("a bug")
+        (performing,) = await bench.perform("0")
+        with pytest.raises(KeyError, match="a bug"):
+            await performing
 
     on_bench(scenario)

@@ -141,6 +141,15 @@ def test_several_that_kill_are_all_charged_and_a_message_that_was_answered_never
     asyncio.run(scenario())
 
 
+def test_a_batch_handler_gets_each_suspect_of_a_group_by_itself(runs: Runs) -> None:
+    async def scenario() -> None:
+        made = bench("recorded_batch", ["a", "b", "c"])
+        await until_settled(made)
+        assert ({"a": 1, "b": 1, "c": 1}, 3) == (runs.of_payload, acked(made))
+
+    asyncio.run(scenario())
+
+
 def test_a_handler_that_takes_too_long_is_stopped_alone_where_it_can_be(runs: Runs) -> None:
     async def scenario() -> None:
         made = bench("recorded", ["hang", *(f"wait:{n}" for n in range(4))], timeout_s=1)

@@ -58,11 +58,12 @@ class Channel:
         self._answers: dict[int, queue.SimpleQueue[Granted]] = {}
 
     def receive(self) -> Any:
-        """None at its end."""
+        """None at its end, which may come within a frame."""
         head = self._file.read(HEAD.size)
         if len(head) < HEAD.size:
             return None
-        return from_frame(self._file.read(HEAD.unpack(head)[0]))
+        payload = self._file.read(length := HEAD.unpack(head)[0])
+        return from_frame(payload) if len(payload) == length else None
 
     def send(self, value: object) -> None:
         with self._sending:
@@ -130,11 +131,14 @@ class ChildProgram:
         await asyncio.Event().wait()  # the thread that reads ends the process
 
     def _read(self, loop: asyncio.AbstractEventLoop) -> None:
-        while (frame := self._channel.receive()) is not None:
-            if isinstance(frame, Granted):
-                self._channel.answer(frame)
-            else:
-                loop.call_soon_threadsafe(self._take, frame)
+        try:
+            while (frame := self._channel.receive()) is not None:
+                if isinstance(frame, Granted):
+                    self._channel.answer(frame)
+                else:
+                    loop.call_soon_threadsafe(self._take, frame)
+        except Exception as error:
+            _end_by_bug(error)
         os._exit(0)
 
     def _take(self, frame: Work | Cancel) -> None:

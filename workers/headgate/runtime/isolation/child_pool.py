@@ -83,6 +83,10 @@ class Member:
         if settle is not None and not self.is_settled:
             self.settled.set_result(settle)
 
+    def fail(self, error: BaseException) -> None:
+        if not self.is_settled:
+            self.settled.set_exception(error)
+
 
 class ChildRunner(Protocol):
     """One child process, or none until the next group needs it."""
@@ -186,6 +190,9 @@ class ChildPool:
                 self._judge_death(group, child, why)
         except EnvironmentProblem as error:
             self._give_up(group, error)
+        except Exception as error:  # a bug: `perform` raises it, and the worker ends
+            for member in group.members:
+                member.fail(error)
         finally:
             del self._busy[child]
             self._idle.append(child)
