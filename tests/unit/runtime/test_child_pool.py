@@ -15,7 +15,7 @@ from headgate.errors import EnvironmentProblem
 from headgate.process.background_tasks import end_task
 from headgate.runtime.handler.context import Attempt, Context
 from headgate.runtime.handler.decide_retry import Backoff
-from headgate.runtime.isolation.child_pool import STOP_WITHIN_S, ChildPool, Member, PoolTerms
+from headgate.runtime.isolation.child_pool import STOP_WITHIN_S, ChildPool, PoolTerms, Suspect
 from headgate.runtime.isolation.decide_groups import CHILDREN_MAX, GROUP_MAX
 from tests.unit.runtime.workers import in_virtual_time
 
@@ -47,11 +47,11 @@ class GuidedChild:
     def __init__(self, bench: PoolBench) -> None:
         self.ran = 0
         self.is_killed = False
-        self.members: list[Member] = []
+        self.members: list[Suspect] = []
         self.ended: asyncio.Future[str | None]
         self._bench = bench
 
-    async def run(self, members: Sequence[Member]) -> str | None:
+    async def run(self, members: Sequence[Suspect]) -> str | None:
         if self._bench.broken is not None:
             raise self._bench.broken
         self.members = [member for member in members if not member.is_settled]
@@ -83,7 +83,7 @@ class GuidedChild:
             await asyncio.sleep(0)
         self.ran = 0
 
-    def cancel(self, member: Member) -> None:
+    def cancel(self, member: Suspect) -> None:
         self._bench.cancelled.append(name_of(member))
         if name_of(member) != "stubborn":
             member.end(None)
@@ -131,7 +131,7 @@ class PoolBench:
         return await self.pool.perform([attempt])
 
 
-def name_of(member: Member) -> str:
+def name_of(member: Suspect) -> str:
     return member.delivery.message_id
 
 

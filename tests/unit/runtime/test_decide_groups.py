@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headgate.runtime.isolation.decide_groups import GROUP_MAX, Group, GroupQueue, decide_after_death
+from headgate.runtime.isolation.decide_groups import GROUP_MAX, GroupQueue, SuspectGroup, decide_after_death
 
 
 class Run:
@@ -26,7 +26,7 @@ class Run:
         while (group := self.waiting.take()) is not None:
             self._run(group)
 
-    def _run(self, group: Group[int]) -> None:
+    def _run(self, group: SuspectGroup[int]) -> None:
         ran = 0 if group.is_alone else self._ran_before
         assert 1 <= len(group.members) <= GROUP_MAX
         assert not set(group.members) & {*self.answered, *self.charged}, "a message runs again that was settled"
@@ -77,7 +77,7 @@ def test_all_that_kill_are_charged_once_and_all_others_are_answered_once(
 
 def test_one_message_in_a_process_that_ran_another_is_not_charged_before_it_ran_alone() -> None:
     again = decide_after_death(["x"], [], ran=2)
-    assert (None, (Group(("x",), is_alone=True),)) == (again.charged, again.groups)
+    assert (None, (SuspectGroup(("x",), is_alone=True),)) == (again.charged, again.groups)
     assert "x" == decide_after_death(["x"], [], ran=1).charged
 
 

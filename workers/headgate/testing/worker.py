@@ -15,7 +15,7 @@ from headgate.process.background_tasks import start_task
 from headgate.runtime.handler.context import Attempt
 from headgate.runtime.handler.handlers import Handler
 from headgate.runtime.handler.runner import HandlerRunner, PythonPerformer
-from headgate.runtime.isolation.child_pool import ChildPool, Member, PoolTerms
+from headgate.runtime.isolation.child_pool import ChildPool, PoolTerms, Suspect
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
 from headgate.runtime.worker.worker_queue import WorkerQueue
@@ -230,9 +230,9 @@ class _Child:
         self._runner = runner
         self._start_process = start_process
         self._process: VirtualProcess | None = None
-        self._running: dict[asyncio.Task[Sequence[Settle]], Member] = {}
+        self._running: dict[asyncio.Task[Sequence[Settle]], Suspect] = {}
 
-    async def run(self, members: Sequence[Member]) -> str | None:
+    async def run(self, members: Sequence[Suspect]) -> str | None:
         process = self._process
         if process is None or process.is_dead:
             process = self._process = self._start_process()
@@ -260,7 +260,7 @@ class _Child:
             self._running = {}
         return None
 
-    def cancel(self, member: Member) -> None:
+    def cancel(self, member: Suspect) -> None:
         for task in [task for task, each in self._running.items() if each is member]:
             task.cancel()
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from headgate.errors import EnvironmentProblem, HeadgateError
 from headgate.process.background_tasks import BackgroundTasks
-from headgate.runtime.isolation.child_pool import Member
+from headgate.runtime.isolation.child_pool import Suspect
 from headgate.runtime.isolation.frames import (
     HEAD,
     Begun,
@@ -50,14 +50,14 @@ class Child:
         self._reader: asyncio.StreamReader | None = None
         self._writer: asyncio.StreamWriter | None = None
         self._numbers = count(1)
-        self._open: dict[int, Member] = {}
+        self._open: dict[int, Suspect] = {}
         self._extensions = BackgroundTasks("extension of a crash suspect")
 
     @property
     def pid(self) -> int | None:
         return None if self._child is None else self._child.pid
 
-    async def run(self, members: Sequence[Member]) -> str | None:
+    async def run(self, members: Sequence[Suspect]) -> str | None:
         try:
             await self._start()
             for member in members:
@@ -75,7 +75,7 @@ class Child:
             self._open.clear()
         return None
 
-    def cancel(self, member: Member) -> None:
+    def cancel(self, member: Suspect) -> None:
         for number, each in self._open.items():
             if each is member:
                 with contextlib.suppress(EOFError, OSError):
@@ -97,7 +97,7 @@ class Child:
             case Result():
                 self._open.pop(frame.number).end(frame.settle)
 
-    async def _extend(self, member: Member, request: Extension) -> None:
+    async def _extend(self, member: Suspect, request: Extension) -> None:
         answer: bool | HeadgateError
         try:
             answer = await member.control.extend(request.seconds)

@@ -85,8 +85,7 @@ class RunningWork:
     def __init__(self, channel: Channel, work: Work) -> None:
         self.work = work
         trace = read_trace(work.delivery.attributes)
-        self.context = Context(work.delivery, work.queue, self, trace=trace)
-        self.attempt = Attempt(work.delivery, 0.0, self.context, trace=trace)
+        self.attempt = Attempt(work.delivery, 0.0, Context(work.delivery, work.queue, self, trace=trace), trace=trace)
         self.task: asyncio.Task[None] | None = None
         self._channel = channel
         self._asking = threading.Lock()
@@ -111,8 +110,7 @@ class RunningWork:
 
     def stop(self) -> None:
         """Cancel the handler, or notify it where it is in a thread."""
-        self.attempt.lost = True
-        self.context.mark_lost()
+        _mark_lost(self.attempt)
         if self.task is not None and not self.attempt.in_thread:
             self.task.cancel()
 
@@ -161,6 +159,12 @@ class ChildProgram:
     def _report(self, number: int, settle: Settle | None) -> None:
         if self._running.pop(number, None) is not None:
             self._channel.send(Result(number, settle))
+
+
+def _mark_lost(attempt: Attempt) -> None:
+    attempt.lost = True
+    if attempt.context is not None:
+        attempt.context.mark_lost()
 
 
 def _end_by_bug(error: BaseException) -> None:

@@ -23,7 +23,7 @@ from headgate.errors import EnvironmentProblem
 from headgate.process.background_tasks import BackgroundTasks
 from headgate.runtime.handler.context import Attempt, HandlerControl
 from headgate.runtime.handler.decide_retry import Backoff, delay_after
-from headgate.runtime.isolation.decide_groups import CHILDREN_MAX, Group, GroupQueue, decide_after_death
+from headgate.runtime.isolation.decide_groups import CHILDREN_MAX, GroupQueue, SuspectGroup, decide_after_death
 
 log = logging.getLogger("headgate.worker")
 
@@ -43,7 +43,7 @@ class PoolTerms:
     idle_s: float = IDLE_S
 
 
-class Member:
+class Suspect:
     """One message of a group, from its receipt by the pool until it is settled."""
 
     def __init__(self, attempt: Attempt, control: HandlerControl, timeout_s: float | None) -> None:
@@ -99,11 +99,11 @@ class ChildRunner(Protocol):
     @property
     def pid(self) -> int | None: ...
 
-    async def run(self, members: Sequence[Member]) -> str | None:
+    async def run(self, members: Sequence[Suspect]) -> str | None:
         """Run those that are not settled until each has ended; how the process died, if it died before.
         EnvironmentProblem where it does not start."""
 
-    def cancel(self, member: Member) -> None:
+    def cancel(self, member: Suspect) -> None:
         """Stop its handler, where it can be stopped."""
 
     def kill(self) -> None:
@@ -131,9 +131,9 @@ class ChildPool:
         self._terms = terms
         self._on_death = on_death
         self._rng = rng
-        self._waiting: GroupQueue[Member] = GroupQueue()
+        self._waiting: GroupQueue[Suspect] = GroupQueue()
         self._idle: list[ChildRunner] = []
-        self._busy: dict[ChildRunner, Group[Member]] = {}
+        self._busy: dict[ChildRunner, SuspectGroup[Suspect]] = {}
         self._ending: asyncio.TimerHandle | None = None
         self._tasks = BackgroundTasks("crash suspects")
         self._ends = BackgroundTasks("end of a crash suspect process")
@@ -147,7 +147,7 @@ class ChildPool:
     async def perform(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
         (attempt,) = attempts
         assert attempt.context is not None  # noqa: S101  `wants_context`
-        member = Member(attempt, attempt.context.control, self._terms.timeout_s)
+        member = Suspect(attempt, attempt.context.control, self._terms.timeout_s)
         self._waiting.add(member)
         # Those that come in the same step of the loop make one group.
         asyncio.get_running_loop().call_soon(self._start_groups, context=self._context)
@@ -181,7 +181,7 @@ class ChildPool:
             self._busy[child] = group
             self._tasks.start(self._run(group, child), context=self._context.copy())
 
-    async def _run(self, group: Group[Member], child: ChildRunner) -> None:
+    async def _run(self, group: SuspectGroup[Suspect], child: ChildRunner) -> None:
         try:
             if group.is_alone:
                 await child.end()
@@ -200,7 +200,7 @@ class ChildPool:
         if not self._busy:
             self._ending = asyncio.get_running_loop().call_later(self._terms.idle_s, self._end_idle)
 
-    async def _run_until_begun(self, group: Group[Member], child: ChildRunner) -> str | None:
+    async def _run_until_begun(self, group: SuspectGroup[Suspect], child: ChildRunner) -> str | None:
         """A process that died before a message began counts against no message, and is started again."""
         why = None
         for _ in range(STARTS_MAX):
@@ -209,14 +209,14 @@ class ChildPool:
                 return why
         raise EnvironmentProblem("The crash suspect process ended before a message began", result=why)
 
-    def _judge_death(self, group: Group[Member], child: ChildRunner, why: str) -> None:
+    def _judge_death(self, group: SuspectGroup[Suspect], child: ChildRunner, why: str) -> None:
         left = [member for member in group.members if not member.is_settled]
         begun = [member for member in left if member.begun]
         waiting = [member for member in left if not member.begun]
         for member in left:
             member.wait()
         if child.is_killed:
-            self._waiting.put_back([Group(tuple(left))] if left else [])
+            self._waiting.put_back([SuspectGroup(tuple(left))] if left else [])
             return
         self._on_death()
         after = decide_after_death(begun, waiting, ran=child.ran)
@@ -226,20 +226,20 @@ class ChildPool:
         else:
             self._charge(after.charged, why)
 
-    def _charge(self, member: Member, why: str) -> None:
+    def _charge(self, member: Suspect, why: str) -> None:
         delivery = member.delivery
         fields = {"message_id": delivery.message_id, "attempt": delivery.attempt, "result": why}
         log.error("crash suspect ended its process", extra=fields)
         delay_us = delay_after(self._terms.backoff, delivery.attempt, self._rng.random())
         member.end(NackDelivery(delivery.receipt, delay_us, why, killed=True))
 
-    def _give_up(self, group: Group[Member], error: EnvironmentProblem) -> None:
+    def _give_up(self, group: SuspectGroup[Suspect], error: EnvironmentProblem) -> None:
         log.error("crash suspects cannot be run", extra={"error": str(error)})
         for member in group.members:
             delay_us = delay_after(self._terms.backoff, UNSTARTED_AS_ATTEMPT, self._rng.random())
             member.end(NackDelivery(member.delivery.receipt, delay_us, str(error), charged=False))
 
-    async def _stop(self, member: Member) -> None:
+    async def _stop(self, member: Suspect) -> None:
         """Stop its handler. Where it does not end, its process is ended; the others of its group run again."""
         child = next((child for child, group in self._busy.items() if member in group.members), None)
         if child is None:
