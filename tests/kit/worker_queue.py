@@ -63,9 +63,7 @@ class FaultyQueue:
     def engine(self) -> MemoryQueue:
         """The queue without faults."""
         dead = None if self.max_receives is None else self._settings(2)
-        engine = MemoryQueue(self._server, self._settings(1), name="test", dead_letters=dead)
-        engine.isolate_suspects()
-        return engine
+        return MemoryQueue(self._server, self._settings(1), name="test", dead_letters=dead)
 
     def _settings(self, number: int) -> MemorySettings:
         return MemorySettings(
@@ -141,7 +139,9 @@ class FaultyQueue:
             new = message if isinstance(message, NewMessage) else NewMessage(message)
             (message_id,) = lane.put([new], now_us)
             lane.messages[message_id].attempt = attempts
-            lane.messages[message_id].is_suspect = suspect
+            if suspect:
+                lane.messages[message_id].level = 1
+                lane.suspects.add(message_id)
         return message_id
 
     async def put(self, messages: Sequence[NewMessage], *, deadline: Deadline | None = None) -> list[str]:

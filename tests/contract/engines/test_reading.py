@@ -138,7 +138,7 @@ async def test_stats_report_which_process_works_each_lane(world: CaseWorld) -> N
     for each in (member, watcher):
         lanes = (await each.stats()).lanes
         assert (world.kind.lanes(queue.terms), {1}) == (len(lanes), {lane.epoch for lane in lanes})
-        assert all(lane.owner and lane.last_us <= lane.reach_us for lane in lanes)
+        assert all(lane.owner and lane.last_us <= lane.read_to_us for lane in lanes)
         assert all(lane.touched_us > member.now_us() - 10 * SECOND_US for lane in lanes)
         assert {each is member} == {lane.is_mine for lane in lanes}
         assert 1 == sum(lane.oldest_due_us is not None for lane in lanes)

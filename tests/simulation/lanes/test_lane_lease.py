@@ -44,10 +44,10 @@ def test_attack_D6_a_touch_of_an_earlier_tenure_moves_nothing_back() -> None:
         owner = await late.process.start(second.take(free))
         assert owner is not None and owner.epoch == lease_term.epoch + 1
         moved = first_at(late.process.clock.wall_us())
-        touched, owner, _ = await late.process.start(second.touch(owner, last=moved, reach=moved, progress=1))
+        touched, owner, _ = await late.process.start(second.touch(owner, last=moved, read_to=moved, progress=1))
         assert RenewalResult.RENEWED is touched
         old = first_at(1_000_000)
-        touched, _, _ = await early.process.start(first.touch(lease_term, last=old, reach=old, progress=9))
+        touched, _, _ = await early.process.start(first.touch(lease_term, last=old, read_to=old, progress=9))
         assert touched in (RenewalResult.TOO_LATE, RenewalResult.LOST)
         now = await late.process.start(second.read_state())
         assert now is not None
@@ -66,13 +66,13 @@ def test_a_touch_that_was_given_up_and_comes_after_later_ones_moves_nothing_back
         await asyncio.sleep(2)
         newer = first_at(client.process.clock.wall_us())
         touched, lease_term, _ = await client.process.start(
-            lane.touch(lease_term, last=newer, reach=newer, progress=2)
+            lane.touch(lease_term, last=newer, read_to=newer, progress=2)
         )
         assert RenewalResult.RENEWED is touched
         late = Lane(replace(client.host, now_us=lambda: earlier_us), lane.table, lane.key, lane.terms)
         as_it_was = replace(lease_term, promise=lane.terms.promise(earlier_us))
         older = first_at(1_000_000)
-        await client.process.start(late.touch(as_it_was, last=older, reach=older, progress=1))
+        await client.process.start(late.touch(as_it_was, last=older, read_to=older, progress=1))
         now = await client.process.start(lane.read_state())
         assert now is not None
         assert (position_order(newer), 2) == (position_order(now.last), now.progress)
@@ -91,7 +91,7 @@ def test_attack_C4_a_stop_is_obeyed_at_the_next_touch_and_shortens_no_lease() ->
         assert stopped is not None and stopped.lock == lease_term.lock
         assert await other.process.start(theirs.take(stopped)) is None
         local = first_at(owner.process.clock.wall_us())
-        touched, _, _ = await owner.process.start(mine.touch(lease_term, last=local, reach=local, progress=1))
+        touched, _, _ = await owner.process.start(mine.touch(lease_term, last=local, read_to=local, progress=1))
         assert RenewalResult.STOPPED is touched
 
     simulate(scenario, settings=WORKED)
@@ -109,10 +109,10 @@ def test_a_lane_is_not_taken_as_it_was_before_a_release_that_landed_late() -> No
         assert shown is not None
         await asyncio.sleep(1)
         reached = first_at(owner.process.clock.wall_us())
-        assert await owner.process.start(mine.release(lease_term, last=reached, reach=reached))
+        assert await owner.process.start(mine.release(lease_term, last=reached, read_to=reached))
         assert await other.process.start(theirs.take(replace(shown, lock=None))) is None
         shown = await other.process.start(theirs.read_state())
-        assert shown is not None and shown.reach == reached
+        assert shown is not None and shown.read_to == reached
         assert await other.process.start(theirs.take(shown)) is not None
 
     simulate(scenario, settings=WORKED)
@@ -132,7 +132,7 @@ def test_a_process_whose_clock_is_in_doubt_releases_its_lanes_and_can_be_followe
 
         doubting = Lane(replace(owner.host, now_us=in_doubt), mine.table, mine.key, mine.terms)
         last = first_at(1_000_000)
-        assert await owner.process.start(doubting.release(lease_term, last=last, reach=last))
+        assert await owner.process.start(doubting.release(lease_term, last=last, read_to=last))
         free = await other.process.start(theirs.read_state())
         assert free is not None and free.lock is None
         assert await other.process.start(theirs.take(free)) is not None
@@ -232,7 +232,7 @@ def test_attack_D6_a_retired_lane_is_never_taken_again() -> None:
         assert (True, None, position_order(end)) == (left.is_retired, left.lock, position_order(left.last))
         assert await late.process.start(second.take(left)) is None
         assert await late.process.start(second.take(lanes)) is None
-        touched, _, _ = await early.process.start(first.touch(lease_term, last=end, reach=end, progress=1))
+        touched, _, _ = await early.process.start(first.touch(lease_term, last=end, read_to=end, progress=1))
         assert RenewalResult.LOST is touched
         assert not await early.process.start(first.retire(lease_term, last=first_at(1_000_000)))
         assert left == await late.process.start(second.read_state())

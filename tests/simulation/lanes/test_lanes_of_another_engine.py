@@ -38,7 +38,7 @@ GROUPS = (UUID("11111111-0000-4000-8000-000000000001").int, UUID("11111111-0000-
 EXTENTS = (UUID("eeeeeeee-0000-4000-8000-000000000001").int, UUID("eeeeeeee-0000-4000-8000-000000000002").int)
 NAMES: list[LaneName] = [(group, extent) for group in GROUPS for extent in EXTENTS]
 EVERYTHING = 2**60
-BY_LWT = ("epoch", "stop", "released", "progress", "taken", "touched", "last", "reach", "lent_to", "purged_before")
+BY_LWT = ("epoch", "stop", "progress", "taken", "touched", "last", "read_to", "lent_to", "purged_before")
 LANES = Table(
     "log_lanes",
     "the owner of each extent for each consumer group",
@@ -70,6 +70,7 @@ class LogSource:
     def __init__(self, log: Log, name: LaneName) -> None:
         self._log = log
         self._name = name
+        self._recalled = False
 
     def order_of(self, stored: Value) -> int:
         return stored if isinstance(stored, int) else 0
@@ -82,6 +83,11 @@ class LogSource:
 
     async def known(self, after: int, up_to: int) -> Facts:
         return dict(self._log.facts.get(self._name, {}))
+
+    async def recall(self, after: int) -> Facts:
+        facts = {} if self._recalled else await self.known(after, EVERYTHING)
+        self._recalled = True
+        return facts
 
     async def read(self, after: int, *, bytes_max: int) -> RowSlice:
         self._log.reads += 1
@@ -151,7 +157,7 @@ class LogLanes:
         return Lane(self._host, LANES, key, self.lease)
 
     async def make(self, name: LaneName) -> bool:
-        begin = {"epoch": 0, "stop": 0, "purged_before": 0, "released": 0, "last": 0, "reach": 0}
+        begin = {"epoch": 0, "stop": 0, "purged_before": 0, "last": 0, "read_to": 0}
         row = InsertIfAbsent(LANES, {**self.lane(name).key, **begin}, attempt=self._host.uuid())
         await self._host.store.decide(row)
         return True

@@ -13,6 +13,7 @@ from uuid import UUID
 import pytest
 
 from headgate.engines.contract import LaneOwner, NewMessage
+from headgate.engines.crash_suspects import Life
 from headgate.engines.lanes.balance import membership
 from headgate.engines.lanes.balance.decide_dual_owners import LaneClaim, LaneClaims
 from headgate.engines.lanes.balance.decide_shares import Member as ShareMember
@@ -249,3 +250,36 @@ def test_a_process_that_is_no_member_reads_the_owner_from_the_list() -> None:
         assert owner.until_us > stranger.process.clock.wall_us()
 
     simulate(scenario, settings=SHARED)
+
+
+@pytest.mark.parametrize("end", ["kill", "leave", "pause"])
+def test_whether_a_member_has_ended_is_known_within_its_rows_life(end: str) -> None:
+    """Of one that was killed, of one that left, and of one that was merely paused for longer than a lease."""
+
+    async def scenario(queue: Queue) -> list[tuple[Life, int]]:
+        watching, other = queue.client("watching"), queue.client("other")
+        mine, theirs = (Sharing(each.host, queue.settings.queue) for each in (watching, other))
+        for client, sharing in ((watching, mine), (other, theirs)):
+            await client.process.start(_joined(sharing))
+        await asyncio.sleep(12)
+        since_us = watching.process.clock.wall_us()
+        if end == "kill":
+            other.process.kill()
+        elif end == "pause":
+            other.process.pause(for_s=9)
+        else:
+            await other.process.start(theirs.leave())
+        began_s, lives = queue.world.now_s(), [(mine.life_of(theirs.me, since_us=since_us), 0)]
+        while lives[-1][0] is Life.UNKNOWN and len(lives) < 30:
+            await asyncio.sleep(1)
+            lives.append((mine.life_of(theirs.me, since_us=since_us), round(queue.world.now_s() - began_s)))
+        assert mine.life_of(mine.me, since_us=since_us) is Life.ALIVE
+        return lives
+
+    first, *_, (life, after_s) = simulate(scenario, settings=SHARED)
+    assert first == (Life.UNKNOWN, 0)
+    assert (life, after_s <= 18) == (Life.ALIVE if end == "pause" else Life.ENDED, True)
+
+
+async def _joined(sharing: Sharing) -> None:
+    sharing.join(1)

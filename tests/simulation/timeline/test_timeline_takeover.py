@@ -168,3 +168,27 @@ def test_a_long_settle_log_is_read_in_steps_and_only_what_is_above_the_position_
         assert steps >= PIECES
 
     simulate(scenario, settings=ONE_LANE)
+
+
+def test_a_new_owner_reads_the_record_of_every_part_that_it_reads() -> None:
+    """One message stays open for minutes while later ones are settled, in parts of five seconds; its owner dies."""
+
+    async def scenario(queue: Queue) -> tuple[int, list[bytes]]:
+        await lanes_ready(queue)
+        dying, log = Consumer(queue, "dying", DeliveryLog()), DeliveryLog()
+        engine = await dying.process.start(dying.open())
+        await put_many(queue, "blocking", 1)
+        (blocker,) = await dying.process.start(engine.receive(1, visibility_us=600 * SECOND, wait_us=10 * SECOND))
+        put = dying.process.start(put_many(queue, "producer", 60, every_s=5))
+        settled = 0
+        while settled < 60:
+            given = await dying.process.start(engine.receive(10, wait_us=SECOND))
+            await dying.process.start(engine.settle([Ack(each.receipt) for each in given]))
+            settled += len(given)
+        await put
+        dying.process.kill()
+        Consumer(queue, "next", log).start()
+        await asyncio.sleep(600)
+        return settled, [each.message_id == blocker.message_id for _, each in log.deliveries]
+
+    assert simulate(scenario, settings=ONE_LANE) == (60, [True])

@@ -5,11 +5,13 @@ from __future__ import annotations
 import weakref
 from dataclasses import replace
 from typing import Any
+from uuid import UUID
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from headgate.engines.crash_suspects import LEVEL_ALONE, Group, Life
 from headgate.engines.lanes.delivery.delivery_state import DeliveryState
 from headgate.engines.lanes.delivery.rows import DeliveryTerms, HandOut, LaneRow, Why
 from headgate.engines.lanes.log.settle_log_format import Moved, RowFacts, Tried, decode, encode
@@ -34,10 +36,10 @@ def state_with(*rows: LaneRow, terms: Live[DeliveryTerms] = TERMS) -> DeliverySt
 
 
 def give(
-    delivery_state: DeliveryState, limit: int = 10, *, now_us: int = 0, visibility_us: int = SECOND, **more: Any
+    delivery_state: DeliveryState, limit: int = 10, *, now_us: int = 0, visibility_us: int = SECOND
 ) -> list[HandOut]:
-    """Hand out, with nothing beyond reach."""
-    return delivery_state.hand_out(limit, now_us=now_us, visibility_us=visibility_us, reach=FAR, **more)
+    """Hand out what is no crash suspect."""
+    return delivery_state.hand_out(limit, now_us=now_us, visibility_us=visibility_us)
 
 
 def ack(delivery_state: DeliveryState, *given: HandOut) -> None:
@@ -55,11 +57,6 @@ def places(given: list[HandOut]) -> list[tuple[int, int, int]]:
 def test_messages_are_given_in_the_order_of_the_lane() -> None:
     delivery_state = state_with(row(1, 2), row(2, 2))
     assert [(1, 0, 1), (1, 1, 1), (2, 0, 1)] == places(give(delivery_state, 3))
-
-
-def test_nothing_is_given_beyond_reach() -> None:
-    delivery_state = state_with(row(1, 1), row(2, 1))
-    assert [(1, 0, 1)] == places(delivery_state.hand_out(9, now_us=0, visibility_us=SECOND, reach=1))
 
 
 def test_what_is_not_settled_in_time_comes_again_with_the_next_attempt() -> None:
@@ -110,14 +107,25 @@ def test_attempts_and_hidden_messages_survive_a_change_of_owner() -> None:
     assert [(1, 1, 3)] == places(give(delivery_state, now_us=5 * SECOND)[1:])
 
 
-def test_redeliveries_and_long_visibilities_are_reported_to_the_next_owner() -> None:
-    delivery_state = state_with(row(1, 1), row(2, 1))
-    give(delivery_state, 1)
-    assert not delivery_state.has_pending_facts()
-    give(delivery_state, 1, visibility_us=60 * SECOND)
-    assert {0: Tried(7, 0, 1, 60 * SECOND)} == next(delivery_state.take_pending_facts().by_row())[1].tried
+def test_every_hand_out_is_reported_to_the_next_owner() -> None:
+    delivery_state = state_with(row(1, 2), row(2, 1))
+    give(delivery_state, 2)
+    ((_, facts),) = delivery_state.take_pending_facts().by_row()
+    assert {(0, 1): Tried(7, 0, 1, SECOND, is_open=True)} == facts.runs
     give(delivery_state, 1, now_us=SECOND)
-    assert {0: Tried(7, 0, 2, 2 * SECOND)} == next(delivery_state.take_pending_facts().by_row())[1].tried
+    ((_, facts), *_) = delivery_state.take_pending_facts().by_row()
+    assert Tried(7, 0, 2, 2 * SECOND, is_open=True) == facts.tried[0]
+
+
+def test_what_failed_or_was_handed_over_is_not_open_any_more() -> None:
+    delivery_state = state_with(row(1, 2))
+    first, _ = give(delivery_state, 2)
+    delivery_state.nack(first.row.key, 0, 1, delay_us=SECOND, reason="", now_us=0)
+    delivery_state.hand_over()
+    ((_, facts),) = delivery_state.take_pending_facts().by_row()
+    assert {0: Tried(7, 0, 1, SECOND), 1: Tried(7, 0, 1, SECOND)} == decode(encode({b"k": facts}, epoch=7, piece=0))[
+        b"k"
+    ].tried
 
 
 def test_a_short_nack_after_a_long_extension_is_the_word_that_counts() -> None:
@@ -174,36 +182,80 @@ def test_attack_C1_a_failed_message_holds_its_group_and_no_other() -> None:
     assert (1, 1, 1) in places(give(delivery_state, now_us=3600 * SECOND))
 
 
-def test_attack_D2_suspects_are_given_alone_and_only_when_asked_for() -> None:
-    delivery_state = DeliveryState(TERMS, epoch=7)
-    delivery_state.add(row(1, 2), suspect=True, now_us=0)
-    delivery_state.add(row(2, 1), now_us=0)
-    assert [(2, 0, 1)] == places(give(delivery_state))
-    assert delivery_state.has_suspects()
-    assert [(1, 0, 1)] == places(give(delivery_state, suspects=True))
-    assert {0: Tried(7, 0, 1, SECOND)} == next(delivery_state.take_pending_facts().by_row())[1].tried
+OWNER = UUID(int=9)
 
 
-def test_suspects_that_were_never_charged_come_together_and_others_alone() -> None:
-    delivery_state = DeliveryState(Live(replace(TERMS.now, max_receives=5)), epoch=7)
-    delivery_state.add(row(1, 3), RowFacts(tried={1: Tried(6, 0, 2, 0)}), suspect=True, now_us=0)
-    assert [(1, 0, 1), (1, 2, 1)] == places(give(delivery_state, suspects=True, together=True))
-    assert [] == give(delivery_state, suspects=True, together=True)
-    assert (2, 0) == (delivery_state.suspects_in_flight, delivery_state.alone_in_flight)
-    assert [(1, 1, 3)] == places(give(delivery_state, suspects=True))
-    assert (3, 1) == (delivery_state.suspects_in_flight, delivery_state.alone_in_flight)
-    ack(delivery_state, HandOut(row(1, 3), 1, 3, 0))
-    assert (2, 0) == (delivery_state.suspects_in_flight, delivery_state.alone_in_flight)
-    delivery_state.nack(b"row1", 0, 1, delay_us=0, reason="", now_us=0)
-    assert [] == give(delivery_state, suspects=True, together=True)
-    assert [(1, 0, 2)] == places(give(delivery_state, suspects=True))
+def left_by(life: Life, *tried: Tried, count: int = 3) -> DeliveryState:
+    """A lane whose earlier owner had these in flight, or had tried them."""
+    delivery_state = DeliveryState(Live(replace(TERMS.now, max_receives=5)), epoch=7, life_of=lambda _: life)
+    delivery_state.add(row(1, count), RowFacts(tried=dict(enumerate(tried))), now_us=0)
+    return delivery_state
 
 
-def test_where_a_charge_cannot_be_borne_suspects_come_alone_from_the_first() -> None:
-    delivery_state = DeliveryState(Live(replace(TERMS.now, max_receives=2)), epoch=7)
-    delivery_state.add(row(1, 2), suspect=True, now_us=0)
-    assert [] == give(delivery_state, suspects=True, together=True)
-    assert [(1, 0, 1)] == places(give(delivery_state, suspects=True))
+def open_at(level: int = 0, *, attempt: int = 1, until_us: int = 0) -> Tried:
+    """A delivery that was open when its owner's lease ended."""
+    return Tried(6, 0, attempt, until_us, level, True, OWNER)
+
+
+def suspects(delivery_state: DeliveryState, level: int, *, now_us: int = 0) -> list[HandOut]:
+    """Hand out crash suspects of a level, without a bound."""
+    return delivery_state.hand_out_suspects(Group(level, 64, level), 64, now_us=now_us, visibility_us=SECOND)
+
+
+def test_attack_D2_what_was_in_flight_when_its_process_ended_is_suspect_and_nothing_else() -> None:
+    delivery_state = left_by(Life.ENDED, open_at(), Tried(6, 0, 1, 0, owner=OWNER))
+    assert [(1, 1, 2), (1, 2, 1)] == places(give(delivery_state))
+    assert {1: 1} == delivery_state.suspects_waiting
+    (suspect,) = suspects(delivery_state, 1)
+    assert (0, 1, True) == (suspect.index, suspect.attempt, suspect.suspect), "the death is not charged to it"
+    assert {1: 1} == delivery_state.suspects_in_flight
+    ((_, facts),) = delivery_state.take_pending_facts().by_row()
+    assert Tried(7, 0, 1, SECOND, 1, True) == facts.tried[0]
+
+
+def test_attack_D2_only_the_death_of_a_message_alone_is_charged() -> None:
+    delivery_state = left_by(Life.ENDED, open_at(LEVEL_ALONE - 1), open_at(LEVEL_ALONE))
+    assert [(1, 2, 1)] == places(give(delivery_state))
+    assert {LEVEL_ALONE: 2} == delivery_state.suspects_waiting
+    assert [(1, 0, 1), (1, 1, 2)] == places(suspects(delivery_state, LEVEL_ALONE))
+
+
+def test_what_a_living_owner_had_in_flight_is_no_suspect() -> None:
+    delivery_state = left_by(Life.ALIVE, open_at())
+    assert [(1, 0, 2), (1, 1, 1), (1, 2, 1)] == places(give(delivery_state))
+    assert not delivery_state.has_suspects
+
+
+def test_until_it_is_known_whether_its_owner_ended_a_message_waits_and_others_do_not() -> None:
+    life = [Life.UNKNOWN]
+    delivery_state = DeliveryState(TERMS, epoch=7, life_of=lambda _: life[0])
+    delivery_state.add(row(1, 2), RowFacts(tried={0: open_at(until_us=2 * SECOND)}), now_us=0)
+    assert [(1, 1, 1)] == places(give(delivery_state))
+    assert [] == [each.index for each in give(delivery_state, now_us=2 * SECOND) if each.index == 0]
+    life[0] = Life.ENDED
+    give(delivery_state, now_us=3 * SECOND)
+    assert [(1, 0, 1)] == places(suspects(delivery_state, 1, now_us=3 * SECOND))
+
+
+def test_a_suspect_that_fails_is_cleared_and_one_that_kills_its_process_goes_alone() -> None:
+    delivery_state = left_by(Life.ENDED, open_at(), open_at(), open_at())
+    give(delivery_state)
+    failed, killed, returned = suspects(delivery_state, 1)
+    for each, how in ((failed, {}), (killed, {"killed": True}), (returned, {"charged": False})):
+        delivery_state.nack(each.row.key, each.index, each.attempt, delay_us=0, reason="", now_us=0, **how)
+    assert [(1, 0, 2)] == places(give(delivery_state))
+    assert {1: 1, LEVEL_ALONE: 1} == delivery_state.suspects_waiting
+    assert [(1, 1, 2)] == places(suspects(delivery_state, LEVEL_ALONE))
+    assert [(1, 2, 1)] == places(suspects(delivery_state, 1))
+
+
+def test_one_that_killed_its_process_stays_in_its_lane_where_its_level_is_known() -> None:
+    delivery_state = left_by(Life.ENDED, open_at(), count=1)
+    give(delivery_state)
+    (one,) = suspects(delivery_state, 1)
+    delivery_state.nack(one.row.key, 0, 1, delay_us=3600 * SECOND, reason="", now_us=0, killed=True)
+    assert [] == delivery_state.take_moves()
+    assert [(1, 0, 2)] == places(suspects(delivery_state, LEVEL_ALONE, now_us=10 * SECOND))
 
 
 def test_attack_E4_too_much_settled_above_one_message_holds_the_lane() -> None:
@@ -418,10 +470,10 @@ def test_what_was_handed_out_together_is_reported_together() -> None:
     delivery_state = state_with(row(1, 300))
     give(delivery_state, 200, visibility_us=60 * SECOND)
     ((_, facts),) = delivery_state.take_pending_facts().by_row()
-    assert dict.fromkeys(range(200), Tried(7, 0, 1, 60 * SECOND)) == facts.tried
-    piece = encode({b"key": facts}, epoch=7, piece=0)
-    assert len(piece) < 60
-    assert {b"key": facts} == decode(piece)
+    recorded = Tried(7, 0, 1, 60 * SECOND, is_open=True, owner=OWNER)
+    piece = encode({b"key": facts}, epoch=7, piece=0, owner=OWNER)
+    assert len(piece) < 80
+    assert {b"key": RowFacts(tried=dict.fromkeys(range(200), recorded))} == decode(piece)
 
 
 class Content:

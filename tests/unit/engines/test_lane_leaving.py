@@ -28,9 +28,9 @@ def held_with(*rows: LaneRow) -> DeliveryState:
     return delivery_state
 
 
-def give(delivery_state: DeliveryState, **more: Any) -> list[HandOut]:
+def give(delivery_state: DeliveryState) -> list[HandOut]:
     """All that may go."""
-    return delivery_state.hand_out(10, now_us=0, visibility_us=SECOND, reach=10**9, **more)
+    return delivery_state.hand_out(10, now_us=0, visibility_us=SECOND)
 
 
 def places(given: list[HandOut]) -> list[tuple[int, int]]:
@@ -106,13 +106,3 @@ def test_what_was_settled_before_it_was_moved_is_not_moved_again() -> None:
     delivery_state = DeliveryState(TERMS, epoch=7)
     delivery_state.add(row(1, None, moved={0: b"there"}), RowFacts(settled=1), now_us=0)
     assert [] == delivery_state.take_moves()
-
-
-def test_suspects_of_an_earlier_owner_are_open_until_they_are_settled() -> None:
-    delivery_state = DeliveryState(TERMS, epoch=7)
-    delivery_state.add(row(1, None), suspect=True, now_us=0)
-    (one,) = give(delivery_state, suspects=True)
-    assert delivery_state.has_open_suspects()
-    delivery_state.ack(one.row.key, 0, 1)
-    delivery_state.durable(delivery_state.take_pending_facts())
-    assert not delivery_state.has_open_suspects()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from headgate.engines.crash_suspects import LEVEL_ALONE, Group, Life
 from headgate.engines.lanes.delivery import delivery_state as module
 from headgate.engines.lanes.delivery import message_life
 from headgate.engines.lanes.delivery.delivery_state import DeliveryState, PendingFacts
@@ -73,7 +74,9 @@ class Scene:
 
     def __init__(self, rng: Random) -> None:
         self.rng = rng
-        self.deliveries = DeliveryState(TERMS, epoch=7, groups_held=rng.random() < 0.5)
+        self.deliveries = DeliveryState(
+            TERMS, epoch=7, groups_held=rng.random() < 0.5, life_of=lambda _: rng.choice(list(Life))
+        )
         self.now_us = 0
         self.next_order = 0
         self.given: list[HandOut] = []
@@ -97,10 +100,12 @@ class Scene:
         row = LaneRow(b"%d" % self.next_order, self.next_order, count, 100, settled=self._bits(count), **more)
         known = RowFacts(settled=self._bits(count))
         if self.rng.random() < 0.2:
-            known.tried[0] = Tried(6, 0, self.rng.randint(0, 3), self.now_us + 5 * SECOND)
+            until_us = self.now_us + self.rng.choice([0, 5 * SECOND])
+            level, is_open = self.rng.randint(0, 2), self.rng.random() < 0.7
+            known.tried[0] = Tried(6, 0, self.rng.randint(is_open, 3), until_us, level, is_open)
         if self.rng.random() < 0.2:
             known.moved[count - 1] = Moved(6, 0, 1, b"place")
-        self.deliveries.add(row, known, suspect=self.rng.random() < 0.2, now_us=self.now_us)
+        self.deliveries.add(row, known, now_us=self.now_us)
         self.deliveries.reached(self.next_order)
         self.next_order += 1
 
@@ -108,15 +113,13 @@ class Scene:
         return self.rng.getrandbits(count) if self.rng.random() < 0.1 else 0
 
     def hand_out(self) -> None:
-        suspects = self.rng.random() < 0.3
-        self.given += self.deliveries.hand_out(
-            self.rng.randint(1, 6),
-            now_us=self.now_us,
-            visibility_us=self.rng.choice([SECOND, 20 * SECOND]),
-            reach=self.next_order - self.rng.randint(0, 2),
-            suspects=suspects,
-            together=suspects and self.rng.random() < 0.5,
-        )
+        when = {"now_us": self.now_us, "visibility_us": self.rng.choice([SECOND, 20 * SECOND])}
+        if self.rng.random() < 0.7:
+            self.given += self.deliveries.hand_out(self.rng.randint(1, 6), **when)
+        else:
+            level = self.rng.choice([1, 2, 3, LEVEL_ALONE])
+            group = Group(level, 64, self.rng.randint(level, LEVEL_ALONE))
+            self.given += self.deliveries.hand_out_suspects(group, self.rng.randint(1, 6), **when)
 
     def let_time_pass(self) -> None:
         self.now_us += self.rng.choice([0, SECOND // 2, 3 * SECOND, 30 * SECOND])
@@ -130,7 +133,7 @@ class Scene:
         delivery = (each.row.key, each.index, each.attempt)
         is_open = self.deliveries.holds(*delivery)
         delay_us = self.rng.choice([0, SECOND, 3600 * SECOND])
-        how = self.rng.choice(["ack", "ack", "nack", "give back", "reject", "extend"])
+        how = self.rng.choice(["ack", "ack", "nack", "kill", "give back", "reject", "extend"])
         if how == "ack":
             done = self.deliveries.ack(*delivery)
         elif how == "reject":
@@ -138,8 +141,10 @@ class Scene:
         elif how == "extend":
             done = self.deliveries.extend(*delivery, until_us=self.now_us + 7 * SECOND, now_us=self.now_us)
         else:
-            charged = how == "nack"
-            done = self.deliveries.nack(*delivery, delay_us=delay_us, reason="", now_us=self.now_us, charged=charged)
+            charged, killed = how != "give back", how == "kill"
+            done = self.deliveries.nack(
+                *delivery, delay_us=delay_us, reason="", now_us=self.now_us, charged=charged, killed=killed
+            )
         assert done == is_open
 
     def move(self) -> None:
@@ -183,7 +188,7 @@ class Scene:
     def check(self) -> None:
         """Each state has its place in the queues, timers and facts, and each place its state."""
         deliveries = self.deliveries
-        queues = (deliveries._again, deliveries._suspects, deliveries._suspects_alone)
+        queues = (deliveries._again, *deliveries._suspects.values())
         queued = Counter(
             (id(state), index) for queue in queues for state, index in queue if state.states[index] == LifeState.READY
         )
@@ -224,6 +229,8 @@ class Scene:
                 if standing == LifeState.RECORDING:
                     assert self.writing is not None and self.writing.facts[state].settled >> index & 1
         assert total[LifeState.IN_FLIGHT] == deliveries.in_flight
+        handed_out = [each for state in deliveries._rows for each in state.handed_out.values()]
+        assert Counter(each.level for each in handed_out if each.level) == +deliveries.suspects_in_flight
         assert sum(total.values()) - total[LifeState.SETTLED] == deliveries.unsettled
 
 
@@ -274,7 +281,7 @@ def test_after_any_events_the_books_agree_with_the_states_and_every_transition_o
 def test_facts_are_not_taken_while_a_write_of_earlier_ones_is_open() -> None:
     deliveries = DeliveryState(TERMS, epoch=7)
     deliveries.add(LaneRow(b"1", 1, 2, 100), now_us=0)
-    first, second = deliveries.hand_out(2, now_us=0, visibility_us=SECOND, reach=9)
+    first, second = deliveries.hand_out(2, now_us=0, visibility_us=SECOND)
     assert deliveries.ack(first.row.key, first.index, 1)
     deliveries.take_pending_facts()
     assert deliveries.ack(second.row.key, second.index, 1)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import ctypes
 import os
 import signal
 import sys
 import time
+from pathlib import Path
 
-from headgate.runtime import Context, Reject
+from headgate.runtime import Context, Reject, handler
 
 
 async def fragile(payload: str, context: Context) -> None:
@@ -37,6 +40,53 @@ def fragile_in_thread(payload: str, context: Context) -> None:
             time.sleep(600)
         case "extend":
             context.extend_blocking(60)
+
+
+async def recorded(payload: str, context: Context) -> None:
+    """Notes the process of each message in a file; the payload is what it does, up to a colon."""
+    _record(payload)
+    match payload.partition(":")[0]:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "exit":
+            os._exit(7)
+        case "segfault":
+            ctypes.string_at(0)
+        case "hold":
+            while len({line.split()[0] for line in _runs().read_text().splitlines()}) == 1:  # noqa: ASYNC110  other process
+                await asyncio.sleep(0.05)
+        case "wait":
+            await asyncio.sleep(0.2)
+        case "hang":
+            await asyncio.sleep(600)
+
+
+def recorded_in_thread(payload: str, context: Context) -> None:
+    """The same, not async."""
+    _record(payload)
+    match payload.partition(":")[0]:
+        case "kill":
+            os.kill(os.getpid(), signal.SIGKILL)
+        case "hang":
+            time.sleep(600)
+        case "patient":
+            context.extend_blocking(60)
+            time.sleep(2.5)
+
+
+@handler(batch=True)
+async def recorded_batch(payloads: list[str]) -> None:
+    """Notes the messages that it gets together."""
+    _record("+".join(payloads))
+
+
+def _record(payload: str) -> None:
+    with _runs().open("a") as runs:
+        runs.write(f"{os.getpid()} {payload}\n")
+
+
+def _runs() -> Path:
+    return Path(os.environ["HEADGATE_TEST_RUNS"])
 
 
 def slow(payload: str) -> None:

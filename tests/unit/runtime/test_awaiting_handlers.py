@@ -15,7 +15,8 @@ from headgate.engines.contract import Ack, NackDelivery, NewMessage
 from headgate.runtime import Backoff, Context, RetryPolicy, handler
 from headgate.runtime.handler.handlers import load_handler
 from headgate.runtime.handler.runner import PythonPerformer
-from headgate.runtime.isolation.child_pool import ChildPool, ChildTerms
+from headgate.runtime.isolation.child import Child, ChildTerms
+from headgate.runtime.isolation.child_pool import ChildPool, PoolTerms
 from headgate.runtime.worker.worker import WorkerTerms
 from headgate.telemetry.logs import log_fields
 from headgate.telemetry.tracing import current_trace
@@ -66,11 +67,11 @@ def test_a_returned_awaitable_is_awaited_before_its_message_is_settled(kind: str
 def test_a_returned_awaitable_is_awaited_in_the_child_that_runs_suspects_too(kind: str) -> None:
     async def scenario() -> None:
         entry_point = f"{MODULE}:{kind}"
-        terms = ChildTerms(entry_point, "test/queue", "text", "error", Backoff(0, 1, 0))
+        terms = ChildTerms(entry_point, "test/queue", "text", "error")
         bench = bench_of(
             None,
             performer=PythonPerformer(load_handler(entry_point), threads=4, rng=Random(1)),
-            suspects=ChildPool(terms, rng=Random(1)),
+            suspects=ChildPool(lambda: Child(terms), PoolTerms(backoff=Backoff(0, 1, 0)), rng=Random(1)),
         )
         for payload in (b"fine", b"reject"):
             bench.queue.put_now(payload, suspect=True)

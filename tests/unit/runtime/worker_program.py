@@ -47,7 +47,7 @@ def main() -> None:
     async def open_queue() -> FaultyQueue:
         queue = Chatty(name="test/queue")
         for _ in range(int(count)):
-            queue.put_now(payload.encode())
+            queue.put_now(payload.encode(), suspect="HEADGATE_TEST_SUSPECTS" in os.environ)
         asyncio.get_running_loop().call_later(0.2, print_event, "open")
         return queue
 

@@ -129,6 +129,33 @@ def test_a_crash_ends_the_worker_and_only_the_guilty_message_becomes_a_dead_lett
         env.run(scenario())
 
 
+def test_suspects_of_a_crash_run_in_groups_and_only_the_guilty_one_is_charged() -> None:
+    async def scenario() -> None:
+        async def send(mail: dict[str, str]) -> None:
+            await asyncio.sleep(1)
+            if mail["to"] == "poison":
+                await env.crash()
+            await asyncio.sleep(1)
+
+        await env.declare_queue(EMAILS, maxReceives=3)
+        worker = env.worker(EMAILS, send)
+        await put(env, *({"to": "poison" if number == 5 else f"ann{number}"} for number in range(12)))
+        await env.drain()
+        assert not worker.is_running
+        env.restart(worker)
+        await env.drain()
+        (dead,) = await env.dead_letters(EMAILS)
+        assert (dead.json(), dead.reason) == ({"to": "poison"}, "its process was killed by SIGKILL")
+
+    with Environment() as env:
+        env.run(scenario())
+        innocent = [each for each in env.attempts() if each.json() != {"to": "poison"}]
+        done = [each.json()["to"] for each in innocent if each.outcome is AttemptOutcome.DONE]
+        assert sorted(done) == sorted(f"ann{number}" for number in range(12) if number != 5)
+        assert {each.number for each in innocent} <= {1, 2}, "charged for the death of the worker at most"
+        assert {"crashed", "done"} == {each.outcome.value for each in innocent}
+
+
 @pytest.mark.parametrize("engine", [None, "memory"])
 def test_a_crash_from_outside_leaves_a_running_attempt_crashed_and_the_message_comes_again(
     engine: Literal["memory"] | None,

@@ -109,6 +109,8 @@ class NackDelivery:
     delay_us: int = 0
     reason: str = ""
     charged: bool = True
+    killed: bool = False
+    """It ended the process that ran it, and nothing else ran there: it stays a crash suspect."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +224,7 @@ class LaneStats:
     """The lease term that holds it; None without an owner."""
     epoch: int
     last_us: int
-    reach_us: int
+    read_to_us: int
     touched_us: int
     oldest_due_us: int | None
     """The lowest message above `last` that is due."""
@@ -479,11 +481,6 @@ class Engine(Protocol):
     async def receive(self, limit: int, *, visibility_us: int | None = None, wait_us: int = 0) -> list[Delivery]:
         """Up to `limit` messages; waits at most `wait_us` for the first."""
         ...
-
-    def isolate_suspects(self) -> None:
-        """From now on the receiver runs each crash suspect in a process of its own: suspects are delivered next to
-        other messages, and several of those that were never charged together."""
-        return
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
         """Durable when it returns, each for itself, in order."""

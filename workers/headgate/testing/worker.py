@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 from headgate.engines.contract import DeadLetterDelivery, Delivery, NackDelivery, Settle
 from headgate.process.background_tasks import start_task
 from headgate.runtime.handler.context import Attempt
-from headgate.runtime.handler.decide_retry import delay_after
 from headgate.runtime.handler.handlers import Handler
 from headgate.runtime.handler.runner import HandlerRunner, PythonPerformer
+from headgate.runtime.isolation.child_pool import ChildPool, PoolTerms, Suspect
 from headgate.runtime.worker.worker import Worker, WorkerTerms
 from headgate.runtime.worker.worker_metrics import WorkerMetrics
 from headgate.runtime.worker.worker_queue import WorkerQueue
@@ -81,7 +81,7 @@ class EnvironmentWorker:
         self._running: asyncio.Task[None] | None = None
         self._worker: Worker | None = None
         self._opened = asyncio.Event()
-        self._runners: list[_Runner] = []
+        self._runners: list[_Runner | _Children] = []
 
     @property
     def is_running(self) -> bool:
@@ -123,8 +123,15 @@ class EnvironmentWorker:
         async with self._environment.connection_of(process) as connection:
             queue = await connection.queue(self.queue)
             runner = _Runner(self._environment, self._performer(process), queue.name)
-            suspects = _ChildRunner(self._environment, self._performer(process), queue.name, process, self._terms)
-            self._runners = [runner, suspects]
+            children = _Children(
+                self._environment,
+                lambda: _Runner(self._environment, self._performer(process), queue.name),
+                process,
+            )
+            suspects = ChildPool(
+                children.make_child, PoolTerms(self._terms.timeout_s, self._terms.backoff), rng=process.rng
+            )
+            self._runners = [runner, children]
             self._worker = Worker(
                 WorkerQueue(connection, queue, visibility_us=self._visibility_us),
                 runner,
@@ -157,7 +164,7 @@ class _Runner:
         records = [self._record(attempt.delivery) for attempt in attempts]
         settles: Sequence[Settle] = ()
         try:
-            settles = await self._handle(attempts)
+            settles = await self._performer.perform(attempts)
         finally:
             for place, record in enumerate(records):
                 self._open.pop(id(record), None)
@@ -165,9 +172,6 @@ class _Runner:
                     settle = settles[place] if settles else None
                     record.outcome, record.reason = _outcome_of(settle)
         return settles
-
-    async def _handle(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
-        return await self._performer.perform(attempts)
 
     def _record(self, delivery: Delivery) -> HandlerAttempt:
         record = HandlerAttempt(
@@ -190,53 +194,88 @@ class _Runner:
         await self._performer.close()
 
 
-class _ChildRunner(_Runner):
-    """As a worker runs crash suspects: each in a child process, whose death is charged to its message alone."""
+class _Children:
+    """The processes that run crash suspects of a worker."""
 
-    batch = False
-
-    def __init__(
-        self,
-        environment: Environment,
-        performer: HandlerRunner,
-        queue: str,
-        parent: VirtualProcess,
-        terms: WorkerTerms,
-    ) -> None:
-        super().__init__(environment, performer, queue)
-        self.batch = False
+    def __init__(self, environment: Environment, make_runner: Callable[[], _Runner], parent: VirtualProcess) -> None:
+        self._environment = environment
+        self._make_runner = make_runner
         self._parent = parent
-        self._terms = terms
-        self._children: set[VirtualProcess] = set()
+        self._children: list[_Child] = []
         self._started = 0
 
-    async def _handle(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
+    def make_child(self) -> _Child:
+        child = _Child(self._make_runner(), self._start_process)
+        self._children.append(child)
+        return child
+
+    def _start_process(self) -> VirtualProcess:
         self._started += 1
-        child = self._environment.start_process(f"{self._parent.name}/child-{self._started}")
-        self._children.add(child)
-        died = asyncio.Event()
-        child.when_state_changes(died.set)
-        death = start_task("death of a child", died.wait())
-        copies = [Attempt(each.delivery, each.until_s, each.context) for each in attempts]
-        handling = child.start(self._performer.perform(copies))
-        try:
-            await asyncio.wait([handling, death], return_when=asyncio.FIRST_COMPLETED)
-            if handling.done():
-                return handling.result()
-            self.kill()
-            delay_us = delay_after(self._terms.backoff, attempts[0].delivery.attempt, self._parent.rng.random())
-            receipt = attempts[0].delivery.receipt
-            return [NackDelivery(receipt, delay_us, "its process was killed by SIGKILL")]
-        finally:
-            death.cancel()
-            handling.cancel()
-            self._children.discard(child)
+        return self._environment.start_process(f"{self._parent.name}/child-{self._started}")
 
     def kill(self) -> None:
         """A child does not outlive its parent."""
-        super().kill()
         for child in self._children:
             child.kill()
+
+
+class _Child:
+    """A `ChildRunner` in virtual time."""
+
+    pid = None
+
+    def __init__(self, runner: _Runner, start_process: Callable[[], VirtualProcess]) -> None:
+        self.ran = 0
+        self.is_killed = False
+        self._runner = runner
+        self._start_process = start_process
+        self._process: VirtualProcess | None = None
+        self._running: dict[asyncio.Task[Sequence[Settle]], Suspect] = {}
+
+    async def run(self, members: Sequence[Suspect]) -> str | None:
+        process = self._process
+        if process is None or process.is_dead:
+            process = self._process = self._start_process()
+            self.ran, self.is_killed = 0, False
+        died = asyncio.Event()
+        process.when_state_changes(died.set)
+        death = start_task("death of a child", died.wait())
+        try:
+            for member in members:
+                if not member.is_settled and not process.is_dead:
+                    self.ran += 1
+                    member.begin()
+                    self._running[process.start(self._runner.perform([_copy(member.attempt)]))] = member
+            while self._running:
+                done, _ = await asyncio.wait([death, *self._running], return_when=asyncio.FIRST_COMPLETED)
+                for task in [each for each in self._running if each in done]:
+                    self._running.pop(task).end(None if task.cancelled() else task.result()[0])
+                if death in done:
+                    self._runner.kill()
+                    return "its process was killed by SIGKILL"
+        finally:
+            death.cancel()
+            for member in self._running.values():
+                member.stopped.set()
+            self._running = {}
+        return None
+
+    def cancel(self, member: Suspect) -> None:
+        for task in [task for task, each in self._running.items() if each is member]:
+            task.cancel()
+
+    def kill(self) -> None:
+        self.is_killed = True
+        self._runner.kill()
+        if self._process is not None:
+            self._process.kill()
+
+    async def end(self) -> None:
+        self.kill()
+
+
+def _copy(attempt: Attempt) -> Attempt:
+    return Attempt(attempt.delivery, attempt.until_s, attempt.context)
 
 
 def _outcome_of(settle: Settle | None) -> tuple[AttemptOutcome, str]:

@@ -85,8 +85,8 @@ class LaneStatus:
     fencing_token: int
     settled_to: datetime
     """Every message that was due earlier is settled."""
-    delivery_limit: datetime
-    """The owner delivers nothing that is due later, until it moves this limit."""
+    read_to: datetime
+    """The owner has read no further; elsewhere as of the latest renewal."""
     renewed_at: datetime
     oldest_due: datetime | None
     is_mine: bool
@@ -255,7 +255,7 @@ def _build_lane_status(lane: contract.LaneStats) -> LaneStatus:
         lane,
         fencing_token=lane.epoch,
         settled_to=datetime_of(lane.last_us),
-        delivery_limit=datetime_of(lane.reach_us),
+        read_to=datetime_of(lane.read_to_us),
         renewed_at=datetime_of(lane.touched_us),
         oldest_due=_time_of(lane.oldest_due_us),
         is_blocked=lane.is_held,

@@ -1,9 +1,7 @@
-"""The position up to which a lane is settled, the bound up to which it may be delivered, and the facts to make
-durable before they are passed.
+"""The position up to which a lane is settled, and the facts to make durable before they are passed.
 
-`last` moves to the lowest settled end, never beyond a row whose passing is not on record. `reach` limits the messages
-that a dying process may have had in flight (attack D3). Both only grow. The lane's row lags behind by a renewal;
-facts below `last` are dropped only once the row is known to contain it (attack D5).
+`last` moves to the lowest settled end, never beyond a row whose passing is not on record, and never back. The lane's
+row lags behind by a renewal; facts below `last` are dropped only once the row is known to contain it (attack D5).
 """
 
 from __future__ import annotations
@@ -19,7 +17,7 @@ from headgate.store.store import STORE_ERRORS
 
 
 class Position:
-    """The two ends of a lease term's work."""
+    """How far a lease term has come."""
 
     def __init__(
         self,
@@ -28,30 +26,23 @@ class Position:
         record: Record[Any],
         *,
         last: Any,
-        reach: Any,
-        messages_min: int,
-        lead_us: int,
     ) -> None:
         self.last = last
-        self.reach = reach
         self.at_head = False
         self._delivery_state = delivery_state
         self._source = source
         self._record = record
-        self._messages_min = messages_min
-        self._lead_us = lead_us
-        self._given = 0
-        self._given_before = 0
-        self._has_stood = False
-        """Whether a renewal of this lease term was applied: until then the previous reach limits the deliveries."""
         self._to_be_passed: list[LaneRow] = []
         self._passing = asyncio.Lock()
-        self._passed_to = self._stands_at = last
-        """The last row that was passed, and the position that is known to be in the lane's row."""
+        self._passed_to = self._stands_at = self._stands_read_to = last
+        """The last row that was passed, and what is known to be in the lane's row."""
 
-    def gave(self, messages: int) -> None:
-        """The number of deliveries: those between two renewals show how far reach has to lead."""
-        self._given += messages
+    @property
+    def read_to(self) -> Any:
+        """How far the owner has read: nothing beyond it was delivered by it. For figures alone, since the lane's row
+        lags behind."""
+        horizon = self._delivery_state.horizon
+        return self.last if horizon is None else max(self.last, horizon)
 
     def note_head(self, at_head: bool) -> None:
         """Whether the last read ended at the head of the lane."""
@@ -60,7 +51,9 @@ class Position:
     @property
     def wants_to_move(self) -> bool:
         """Whether a touch now would move something."""
-        if self._given or self._to_be_passed or not self._has_stood or self._stands_at < self._passed_to:
+        if self._to_be_passed or self._stands_at < self._passed_to:
+            return True
+        if self._delivery_state.unsettled and self._stands_read_to < self.read_to:
             return True
         return self._delivery_state.has_settled_rows()
 
@@ -80,17 +73,7 @@ class Position:
             if idle and self._delivery_state.horizon is not None and not self._delivery_state.is_lending:
                 self.last = max(self.last, self._delivery_state.horizon)
 
-    def wanted_reach(self, now_us: int) -> Any:
-        """Up to where hand-outs shall be allowed: in a backlog bounded by count, at the head by time."""
-        bound = self._delivery_state.order_after(max(self._messages_min, 3 * self._given_before, 3 * self._given))
-        if bound is None:
-            bound = self._source.order_at(now_us + self._lead_us) if self.at_head else self._delivery_state.horizon
-        return self.reach if bound is None else max(self.reach, bound)
-
-    def stands(self, reach: Any, last: Any) -> None:
+    def stands(self, last: Any, *, read_to: Any) -> None:
         """A renewal with these was applied."""
-        self.reach = reach
-        self._has_stood = True
-        self._given_before, self._given = self._given, 0
-        self._stands_at = last
+        self._stands_at, self._stands_read_to = last, read_to
         self._record.forget(last)

@@ -10,12 +10,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter, deque
 from collections.abc import Coroutine, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from headgate.engines.contract import Ack, DeadLetterDelivery, Delivery, NackDelivery, Settle, Settled
+from headgate.engines.crash_suspects import Group, NoPeers, Peers, decide_group
 from headgate.engines.lanes.copy_writer import Copier
 from headgate.engines.lanes.cursor import Position
 from headgate.engines.lanes.delivery.delivery_state import NEVER_US, DeliveryState
@@ -55,8 +58,16 @@ class DispatchTerms:
     """Failed reads are retried after a pause that doubles from `poll_s_max` to this."""
     turn_s: float = 1.0
     """A lane's row is written at most once in this time."""
-    reach_messages_min: int = 500
-    reach_lead_us: int = 3_000_000
+
+
+@dataclass(frozen=True)
+class SharedByLanes:
+    """What the lanes of a queue have in common in one process."""
+
+    beat: Beat = field(default_factory=Beat)
+    changed: asyncio.Event | None = None
+    """Set whenever something may be handed out, or not any more."""
+    peers: Peers = field(default_factory=NoPeers)
 
 
 @dataclass(slots=True)
@@ -83,18 +94,21 @@ class Dispatcher:
         state: LaneState,
         *,
         groups_held: bool = False,
-        beat: Beat | None = None,
-        changed: asyncio.Event | None = None,
+        shared: SharedByLanes | None = None,
     ) -> None:
-        """`changed` is set whenever something may be handed out, or not any more."""
+        shared = shared or SharedByLanes()
         self.host = lane.host
         self.lane = lane
         self.source = source
         self.terms = terms
         self._lease_term = Live(lease_term)
-        self._beat = beat or Beat()
+        self._beat = shared.beat
         self.delivery_state = DeliveryState(
-            terms.deliveries, lease_term.epoch, groups_held=groups_held, budget=lane.host.read_budget
+            terms.deliveries,
+            lease_term.epoch,
+            groups_held=groups_held,
+            budget=lane.host.read_budget,
+            life_of=partial(shared.peers.life_of, since_us=lease_term.since_us + lane.terms.skew_us),
         )
         self.progress = 0
         self.answered = 0
@@ -102,17 +116,9 @@ class Dispatcher:
         self.failed_reads = 0
         self.ended: str | None = None
         self.failure: Exception | None = None
-        record: Record[Any] = Record(lease_term.epoch)
+        record: Record[Any] = Record(lease_term.epoch, shared.peers.me)
         self.recorder = Recorder(self.delivery_state, source, record, may_act=self.may_act)
-        self.position = Position(
-            self.delivery_state,
-            source,
-            record,
-            last=source.order_of(state.last),
-            reach=source.order_of(state.reach),
-            messages_min=terms.reach_messages_min,
-            lead_us=terms.reach_lead_us,
-        )
+        self.position = Position(self.delivery_state, source, record, last=source.order_of(state.last))
         self._known: Facts = {}
         """The recorded facts of rows that are not read yet."""
         self.reservations = RangeReservations(
@@ -124,10 +130,9 @@ class Dispatcher:
             lease_term=self._lease_term,
             learned=self._learn,
         )
-        self._suspect_up_to = None if lease_term.clean else self.position.reach
         self.marking = asyncio.Lock()
         """While rows ahead are marked as moved, no range is reserved and the lane is not released."""
-        self._changes = [asyncio.Event()] if changed is None else [asyncio.Event(), changed]
+        self._changes = [asyncio.Event()] if shared.changed is None else [asyncio.Event(), shared.changed]
         """Set at every change: this lane's own event, and the one of all lanes of the queue."""
         self._woken = asyncio.Event()
         self._over = asyncio.Event()
@@ -147,13 +152,11 @@ class Dispatcher:
         state: LaneState,
         *,
         groups_held: bool = False,
-        beat: Beat | None = None,
-        changed: asyncio.Event | None = None,
+        shared: SharedByLanes | None = None,
     ) -> Dispatcher:
-        """Start with a lane in its state at the take: read its records, and begin."""
-        self = cls(lane, source, terms, lease_term, state, groups_held=groups_held, beat=beat, changed=changed)
-        reserved_up_to = source.order_of(state.reserved_up_to)
-        self._known = await source.known(self.position.last, max(self.position.reach, reserved_up_to))
+        """Start with a lane in its state at the take: read the first of its records, and begin."""
+        self = cls(lane, source, terms, lease_term, state, groups_held=groups_held, shared=shared)
+        self._known = await source.recall(self.position.last)
         if state.reserved is not None:
             self.reservations.adopt(state.reserved, answered=state.reservation_answer is not None)
         copier = Copier(self.delivery_state, source, self.recorder, wait=self._wait_for_moves)
@@ -220,23 +223,13 @@ class Dispatcher:
         released = False
         if self.may_act() and await self.recorder.flush():
             await self.position.advance()
-            last, reach = self.position.last, self.position.reach
+            last, read_to = self.position.last, self.position.read_to
             self._end("given back")  # before it may have another owner: the next owner misses settles from here on
             released = await self.lane.release(
-                self.lease_term,
-                last=self.source.stored(last),
-                reach=self.source.stored(reach),
-                clean=not self._leaves_suspects(),
+                self.lease_term, last=self.source.stored(last), read_to=self.source.stored(read_to)
             )
         self._end("given back")
         return released
-
-    def _leaves_suspects(self) -> bool:
-        """Whether some of the messages that may have killed the previous owner are unread or unsettled."""
-        if self._suspect_up_to is None:
-            return False
-        read_to = self.position.last if self.delivery_state.horizon is None else self.delivery_state.horizon
-        return read_to < self._suspect_up_to or self.delivery_state.has_open_suspects()
 
     def has_settled(self, order: Any) -> bool:
         """Whether all up to there is read and settled, and nothing that was read is open."""
@@ -305,56 +298,48 @@ class Dispatcher:
 
     # ---- handing out and settling
 
-    async def receive(
-        self,
-        limit: int,
-        *,
-        visibility_us: int,
-        wait_us: int = 0,
-        suspects: bool = False,
-        together: bool = False,
-    ) -> list[Delivery]:
-        """Up to `limit` messages, waiting at most `wait_us` for the first. Crash suspects come on request: see
-        `DeliveryState.hand_out`."""
+    async def receive(self, limit: int, *, visibility_us: int, wait_us: int = 0) -> list[Delivery]:
+        """Up to `limit` messages, waiting at most `wait_us` for the first; crash suspects as for a queue of this lane
+        alone."""
         loop = asyncio.get_running_loop()
         deadline_s = loop.time() + wait_us / 1_000_000
         while self.may_act() and not self._draining:
-            given = self.delivery_state.hand_out(
-                limit,
-                now_us=self.host.now_us(),
-                visibility_us=visibility_us,
-                reach=self.position.reach,
-                suspects=suspects,
-                together=together,
-            )
+            given = take_suspects([self], limit, visibility_us=visibility_us).get(self, [])
+            given += self.take(limit - len(given), visibility_us=visibility_us)
             if given:
-                self.position.gave(len(given))
-                try:
-                    given = await self._remember(given)
-                except asyncio.CancelledError:  # the caller never learns of them
-                    self._take_back(given)
-                    raise
-                if self.may_act():
-                    return self.source.deliveries(given, self.lease_term.epoch)
-                self._take_back(given)
-                return []
+                deliveries: list[Delivery] = []
+                await deliver({self: given}, deliveries)
+                return deliveries
             left_s = deadline_s - loop.time()
             if left_s <= 0:
                 break
             await self._wait_for_change(left_s)
         return []
 
-    async def _remember(self, given: list[HandOut]) -> list[HandOut]:
-        """The facts that the next owner needs are durable before these are answered; otherwise they are taken back,
-        as if they had not been tried."""
-        if not any(each.needs_record for each in given):
-            return given
-        if not await self.recorder.flush():
-            self._take_back([each for each in given if each.needs_record])
-        # a purge, or the end of a short visibility, may have ended some of them meanwhile
-        return [each for each in given if self.delivery_state.holds(each.row.key, each.index, each.attempt)]
+    def take(self, limit: int, *, visibility_us: int) -> list[HandOut]:
+        """Up to `limit` messages that are no crash suspects, for `deliver`."""
+        if self._draining or not self.may_act():
+            return []
+        return self.delivery_state.hand_out(limit, now_us=self.host.now_us(), visibility_us=visibility_us)
 
-    def _take_back(self, given: Sequence[HandOut]) -> None:
+    def take_group(self, group: Group, limit: int, *, visibility_us: int) -> list[HandOut]:
+        """Up to `limit` crash suspects of a group, for `deliver`."""
+        if self._draining or not self.may_act():
+            return []
+        now_us = self.host.now_us()
+        return self.delivery_state.hand_out_suspects(group, limit, now_us=now_us, visibility_us=visibility_us)
+
+    def confirm(self, given: list[HandOut], *, is_recorded: bool) -> list[Delivery]:
+        """The deliveries of messages whose hand-out is durable. Otherwise they are taken back, as if they had not
+        been tried."""
+        if not is_recorded or not self.may_act():
+            self.return_unseen(given)
+            return []
+        # a purge, or the end of a short visibility, may have ended some of them meanwhile
+        given = [each for each in given if self.delivery_state.holds(each.row.key, each.index, each.attempt)]
+        return self.source.deliveries(given, self.lease_term.epoch)
+
+    def return_unseen(self, given: Sequence[HandOut]) -> None:
         """These reached nobody: they are ready again, and this attempt does not count."""
         for each in given:
             self._return(each.row.key, each.index, each.attempt)
@@ -396,7 +381,12 @@ class Dispatcher:
             return self.delivery_state.ack(*delivery)
         if isinstance(settle, NackDelivery):
             return self.delivery_state.nack(
-                *delivery, delay_us=settle.delay_us, reason=settle.reason, now_us=now_us, charged=settle.charged
+                *delivery,
+                delay_us=settle.delay_us,
+                reason=settle.reason,
+                now_us=now_us,
+                charged=settle.charged,
+                killed=settle.killed,
             )
         if isinstance(settle, DeadLetterDelivery):
             return self.delivery_state.reject(
@@ -457,6 +447,7 @@ class Dispatcher:
             purged_before_us = self.lease_term.purged_before_us
             expected_bytes = 0 if self.position.at_head else bytes_max
             try:
+                merge_facts(self._known, await self.source.recall(after))
                 with self.host.read_budget.reserve(expected_bytes):
                     piece = await self.source.read(after, bytes_max=bytes_max)
                 now_us = self.host.now_us()
@@ -474,8 +465,7 @@ class Dispatcher:
                     self.lease_term.purged_before_us != purged_before_us
                 ):  # it may have been inspected before the purge
                     row.settled |= self.source.put_before(row, self.lease_term.purged_before_us)
-                suspect = self._suspect_up_to is not None and not row.order > self._suspect_up_to
-                self.delivery_state.add(row, self._known.pop(row.key, None), suspect=suspect, now_us=now_us)
+                self.delivery_state.add(row, self._known.pop(row.key, None), now_us=now_us)
             after = piece.reached
             held = self.delivery_state.groups_held
             self.delivery_state.reached(after)
@@ -539,16 +529,16 @@ class Dispatcher:
 
     async def _touch_once(self) -> bool:
         """Whether it was rejected for a change that is obeyed by now."""
-        reach = self.position.wanted_reach(self.host.now_us())
-        last = self.position.last
+        last, read_to = self.position.last, self.position.read_to
         touched, self.lease_term, state = await self.lane.touch(
-            self.lease_term, last=self.source.stored(last), reach=self.source.stored(reach), progress=self.progress
+            self.lease_term,
+            last=self.source.stored(last),
+            read_to=self.source.stored(read_to),
+            progress=self.progress,
         )
         if touched is RenewalResult.RENEWED:
-            self.position.stands(reach, last)
+            self.position.stands(last, read_to=read_to)
             self.reservations.watch(self.host.now_us())
-            if self.delivery_state.unsettled:  # only the reach changes, and nothing else waits for it
-                self._notify_change()
         elif touched is RenewalResult.RESERVED and state is not None:
             async with self.marking:
                 self.reservations.adopt(state.reserved)
@@ -568,6 +558,39 @@ class Dispatcher:
         self.source.purge(before_us)
         self.lease_term = replace(self.lease_term, purged_before_us=before_us)
         self._notify_change()
+
+
+def take_suspects(lanes: Sequence[Dispatcher], limit: int, *, visibility_us: int) -> dict[Dispatcher, list[HandOut]]:
+    """Crash suspects of these lanes, which are all of one process, as many as may be in flight together."""
+    states = [each.delivery_state for each in lanes]
+    group = decide_group(
+        sum((each.suspects_waiting for each in states), start=Counter()),
+        sum((each.suspects_in_flight for each in states), start=Counter()),
+    )
+    taken: dict[Dispatcher, list[HandOut]] = {}
+    left = 0 if group is None else min(limit, group.size)
+    for dispatcher in lanes:
+        if group is not None and left > 0:
+            got = dispatcher.take_group(group, left, visibility_us=visibility_us)
+            left -= len(got)
+            if got:
+                taken[dispatcher] = got
+    return taken
+
+
+async def deliver(taken: Mapping[Dispatcher, list[HandOut]], deliveries: list[Delivery]) -> None:
+    """Add the deliveries of messages that were taken from lanes, once their hand-outs are durable: if this process
+    ends, the next owners know what was in flight. All lanes record at the same time."""
+    waiting = deque((dispatcher, given, dispatcher.recorder.request_flush()) for dispatcher, given in taken.items())
+    try:
+        while waiting:
+            dispatcher, given, recorded = waiting[0]
+            is_recorded = await recorded
+            waiting.popleft()
+            deliveries += dispatcher.confirm(given, is_recorded=is_recorded)
+    finally:  # the caller was cancelled, and never learns of the others
+        for dispatcher, given, _ in waiting:
+            dispatcher.return_unseen(given)
 
 
 def _key_text(key: Mapping[str, object]) -> str:

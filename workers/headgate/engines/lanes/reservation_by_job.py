@@ -123,13 +123,12 @@ class RangeReserver:
         return state
 
     async def _answer_in_place(self, state: LaneState, stored: bytes) -> None:
-        """Nobody owns the lane: take it, so that the previous owner is over for sure, answer, and release it.
-        Messages that may have killed that owner stay crash suspects."""
+        """Nobody owns the lane: take it, so that the previous owner is over for sure, answer, and release it."""
         lease_term: LeaseTerm | None = await self._lane.take(state)
         if lease_term is None:
             return
         await self._lane.answer_reservation(lease_term, stored, encode_in_flight([]))
-        await self._lane.release(lease_term, last=state.last, reach=state.reach, clean=lease_term.clean)
+        await self._lane.release(lease_term, last=state.last, read_to=state.read_to)
 
 
 @dataclass(slots=True)

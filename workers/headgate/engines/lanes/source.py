@@ -2,7 +2,7 @@
 copies.
 
 The dispatcher knows nothing else of an engine. Orders are opaque and sort as the lane does; `order_of` and `stored`
-read and create their form in the lane's row (`last`, `reach`).
+read and create their form in the lane's row (`last`, `read_to`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class LaneSource(Protocol):
     """One lane of an engine, for the length of a lease term."""
 
     def order_of(self, stored: Value) -> Any:
-        """The order in a cell of the lane's row (`last`, `reach`); of null, the lane's beginning."""
+        """The order in a cell of the lane's row (`last`, `read_to`); of null, the lane's beginning."""
         ...
 
     def stored(self, order: Any) -> Value:
@@ -57,6 +57,11 @@ class LaneSource(Protocol):
     async def known(self, after: Any, up_to: Any) -> Facts:
         """The union of all owners' and jobs' records of rows between two orders, at least. Read only after the
         earlier owner's end."""
+        ...
+
+    async def recall(self, after: Any) -> Facts:
+        """The records of earlier owners and jobs that are needed to read on from an order, each once in a lease term.
+        After it `read` goes no further than these records do."""
         ...
 
     async def read(self, after: Any, *, bytes_max: int) -> RowSlice:

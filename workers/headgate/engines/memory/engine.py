@@ -36,7 +36,6 @@ class MemoryQueue(Engine):
         self._name = name
         self._epoch = 0
         self._closed = self._leaving = False
-        self._isolates_suspects = False
         with server.step():
             self._lane = server.lane(settings)
             self._lane.change_dead_letters(None if dead_letters is None else server.lane(dead_letters))
@@ -159,12 +158,7 @@ class MemoryQueue(Engine):
                 visibility_us=self.settings.visibility_us if visibility_us is None else visibility_us,
                 now_us=now_us,
                 epoch=self._epoch,
-                isolates_suspects=self._isolates_suspects,
             )
-
-    def isolate_suspects(self) -> None:
-        """From now on the receiver runs each crash suspect in a process of its own."""
-        self._isolates_suspects = True
 
     async def settle(self, settles: Sequence[Settle]) -> list[Settled]:
         """Each for itself, in order."""

@@ -13,7 +13,7 @@ What must hold:
 - of the ready messages the one that was due first is delivered first;
 - of a group only the first message is ready or in flight. A failed message keeps its place;
 - each delivery counts as an attempt, unless it is returned without charge;
-- a crash suspect, which was in flight when its consumer crashed, is delivered alone.
+- crash suspects, which were in flight when their consumer crashed, are delivered in groups that halve.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from __future__ import annotations
 import heapq
 import re
 from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
@@ -43,6 +44,7 @@ from headgate.engines.contract import (
     Stats,
     Visibility,
 )
+from headgate.engines.crash_suspects import LEVEL_ALONE, decide_group, is_charged, level_after_death
 from headgate.engines.memory.settings import SECOND_US, STALE_MIN, MemorySettings
 from headgate.engines.receipts import receipts_of
 from headgate.errors import InvalidRequest, OperationRefused
@@ -73,7 +75,8 @@ class _Message:
     deliveries: int = 0
     """All of them, also those that were not charged: a receipt names one."""
     epoch: int = 0
-    is_suspect: bool = False
+    level: int = 0
+    """Of a crash suspect: see `headgate/engines/crash_suspects.py`."""
     timer_us: int = 0
     """The time of its one valid timer."""
 
@@ -94,6 +97,8 @@ class MemoryLane:
     messages: dict[str, _Message] = field(default_factory=dict)
     """The live ones."""
     in_flight: dict[str, _Message] = field(default_factory=dict)
+    suspects: set[str] = field(default_factory=set)
+    """Messages with a level."""
     consumers: dict[int, str] = field(default_factory=dict)
     """The names of those that receive, by their epochs. A consumer settles what it received itself."""
     size_bytes: int = 0
@@ -209,6 +214,8 @@ class MemoryLane:
         """The time of a valid timer has come: a delay, a visibility or the retention is over."""
         message = self.messages[message_id]
         if message_id in self.in_flight:
+            if message.epoch in self.consumers:
+                self._set_level(message, 0)
             self._fail(message, 0, "not settled within its visibility", now_us)
         elif message.expires_us <= now_us:
             self.end(message, MessageState.NOT_FOUND, now_us)
@@ -228,37 +235,40 @@ class MemoryLane:
         self.consumers.pop(epoch, None)
         for message in self.in_flight.values():
             if crashed and message.epoch == epoch:
-                message.is_suspect = True
+                message.attempt -= not is_charged(message.level)
+                self._set_level(message, level_after_death(message.level))
 
-    def hand_out(
-        self, limit: int, *, visibility_us: int, now_us: int, epoch: int, isolates_suspects: bool
-    ) -> list[Delivery]:
-        """Up to `limit` ready messages to the consumer of that epoch.
-
-        A crash suspect is delivered while the consumer has nothing else in flight, or nothing else that is a suspect
-        where the consumer runs suspects in a process of their own."""
+    def hand_out(self, limit: int, *, visibility_us: int, now_us: int, epoch: int) -> list[Delivery]:
+        """Up to `limit` ready messages to the consumer of that epoch, with as many crash suspects as may be in flight
+        together."""
         deliveries: list[Delivery] = []
         waiting: list[tuple[tuple[int, int], str]] = []
-        in_flight = [each for each in self.in_flight.values() if each.epoch == epoch]
-        suspects = sum(each.is_suspect for each in in_flight)
-        while self.ready and len(deliveries) < limit and (isolates_suspects or not suspects):
+        in_flight = Counter(each.level for each in self.in_flight.values() if each.level and each.epoch == epoch)
+        group = decide_group(self._suspects_ready(now_us), in_flight)
+        suspects_left = 0 if group is None else group.size
+        while self.ready and len(deliveries) < limit:
             entry = heapq.heappop(self.ready)
             message = self.messages.get(entry[1])
             if message is None or message.id in self.in_flight or message.hidden_until_us > now_us:
                 continue
-            if message.is_suspect and (suspects or (not isolates_suspects and (in_flight or deliveries))):
-                waiting.append(entry)
-                if isolates_suspects:
+            if message.level:
+                if group is None or message.level != group.level or not suspects_left:
+                    waiting.append(entry)
                     continue
-                break
+                message.level = group.delivered_as
             if self.dead_letters is not None and message.attempt >= self.settings.max_receives:
                 self._move_to_dead_letters(message, "received too often", self.dead_letters, now_us)
                 continue
-            suspects += message.is_suspect
+            suspects_left -= bool(message.level)
             deliveries.append(self._deliver(message, now_us + visibility_us, epoch))
         for entry in waiting:
             heapq.heappush(self.ready, entry)
         return deliveries
+
+    def _suspects_ready(self, now_us: int) -> Counter[int]:
+        """How many crash suspects may be delivered, by their level."""
+        waiting = [self.messages[each] for each in self.suspects if each not in self.in_flight]
+        return Counter(each.level for each in waiting if each.hidden_until_us <= now_us)
 
     def _deliver(self, message: _Message, until_us: int, epoch: int) -> Delivery:
         message.attempt += 1
@@ -279,7 +289,7 @@ class MemoryLane:
             epoch=epoch,
             visible_until_us=until_us,
             receipt=receipts.of_row((0, 0), epoch, message.deliveries, message.id.encode(), count=1).text(0),
-            suspect=message.is_suspect,
+            suspect=bool(message.level),
         )
 
     # ---- settling
@@ -308,12 +318,20 @@ class MemoryLane:
             case NackDelivery(charged=False, delay_us=delay_us):
                 message.attempt -= 1
                 self._again(message, delay_us, now_us)
+            case NackDelivery(killed=True, delay_us=delay_us, reason=reason):
+                self._set_level(message, LEVEL_ALONE)
+                self._fail(message, delay_us, reason, now_us)
             case DeadLetterDelivery(reason=reason) if self.dead_letters is not None:
                 self._move_to_dead_letters(message, reason, self.dead_letters, now_us)
             case (
                 NackDelivery(delay_us=delay_us, reason=reason) | DeadLetterDelivery(delay_us=delay_us, reason=reason)
             ):
+                self._set_level(message, 0)
                 self._fail(message, delay_us, reason, now_us)
+
+    def _set_level(self, message: _Message, level: int) -> None:
+        message.level = level
+        (self.suspects.add if level else self.suspects.discard)(message.id)
 
     def _fail(self, message: _Message, delay_us: int, reason: str, now_us: int) -> None:
         if self.dead_letters is not None and message.attempt >= self.settings.max_receives:
@@ -345,6 +363,7 @@ class MemoryLane:
         """It is not live any more; the next of its group may be ready."""
         del self.messages[message.id]
         self.in_flight.pop(message.id, None)
+        self.suspects.discard(message.id)
         self.size_bytes -= len(message.payload)
         if state is not MessageState.NOT_FOUND:
             self.ended[message.id] = state
@@ -434,7 +453,7 @@ class MemoryLane:
             owner=", ".join(self.consumers.values()) or None,
             epoch=self._last_epoch,
             last_us=min(due, default=now_us),
-            reach_us=now_us,
+            read_to_us=now_us,
             touched_us=now_us,
             oldest_due_us=min(due, default=None),
             is_mine=epoch in self.consumers,

@@ -6,10 +6,9 @@ It holds lanes only while there are receives.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from functools import partial
 from itertools import groupby
 
 from headgate.engines.context import Host, KnownQueue
@@ -34,7 +33,8 @@ from headgate.engines.contract import (
 )
 from headgate.engines.lanes.balance.membership import Sharing
 from headgate.engines.lanes.delivery.round_robin import Turns
-from headgate.engines.lanes.dispatcher import SettleRequest
+from headgate.engines.lanes.delivery.rows import HandOut
+from headgate.engines.lanes.dispatcher import Dispatcher, SettleRequest, deliver, take_suspects
 from headgate.engines.lanes.lane_name import LaneName, format_lane
 from headgate.engines.lanes.ownership.lane_set import LaneSet
 from headgate.engines.receipts import receipts_of
@@ -60,8 +60,6 @@ from headgate.store.store import NotSent, OutcomeUnknown
 
 LANES_MAX = 1_000
 PURGE_TRIES = 5
-SUSPECT_ALONE = 1
-SUSPECTS_TOGETHER = 32
 
 
 class TimelineQueue:
@@ -98,9 +96,6 @@ class TimelineQueue:
         self._once = OncePuts(self.producer, see_to=see_to_late_copy)
         self._cancels = Cancels(self.producer)
         self._lanes_max = lanes_max
-        self._isolates_suspects = False
-        self._suspects_asked = 0
-        """How often a lane was asked for crash suspects."""
         self._turns = Turns()
         self._closed = False
 
@@ -245,8 +240,7 @@ class TimelineQueue:
     async def receive(self, limit: int, *, visibility_us: int | None = None, wait_us: int = 0) -> list[Delivery]:
         """Up to `limit` messages from the lanes of this process; waits at most `wait_us` for the first.
 
-        A crash suspect is delivered alone, and only while no other message of this queue is open in this process
-        (attack D2), unless suspects run in processes of their own.
+        Crash suspects come first, in groups that halve with each death of a process (attack D2).
         """
         self.lanes.want(self._lanes_max)
         visibility_us = self.settings.visibility_us if visibility_us is None else visibility_us
@@ -274,76 +268,34 @@ class TimelineQueue:
                     await self._changed.wait()
 
     async def _receive_now(self, limit: int, visibility_us: int, deliveries: list[Delivery]) -> None:
-        """Add deliveries of the lanes, each in its turn, so that none waits behind a busy one. The caller holds the
-        list, so that it can return the messages collected before an error."""
+        """Add deliveries of the lanes. The caller holds the list, so that it can return the messages collected before
+        an error."""
+        await deliver(self._take(limit, visibility_us), deliveries)
+
+    def _take(self, limit: int, visibility_us: int) -> dict[Dispatcher, list[HandOut]]:
+        """Messages of the lanes, crash suspects first, and then of each lane in its turn, so that none waits behind a
+        busy one."""
+        taken: dict[Dispatcher, list[HandOut]] = {}
         held = list(self.lanes.held.values())
         if not held:
-            return
-        if any(each.delivery_state.has_suspects() or each.delivery_state.suspects_in_flight for each in held):
-            if not self._isolates_suspects:
-                await self._receive_suspect(visibility_us, deliveries)
-                return
-            await self._receive_suspects_isolated(limit, visibility_us, deliveries)
+            return taken
+        left = limit
+        if any([each.delivery_state.has_suspects for each in held]):  # noqa: C419 - half the time
+            taken = take_suspects(held, limit, visibility_us=visibility_us)
+            left -= sum(map(len, taken.values()))
         order = self._turns.order(len(held))
         share = self._turns.share(limit, len(held))
         given = -1
-        asked = self._suspects_asked
-        while given and len(deliveries) < limit:
+        while given and left > 0:
             given = 0
             for place in order:
-                if asked != self._suspects_asked and not self._isolates_suspects:
-                    return  # during the wait for a lane, another receiver got a crash suspect, or is about to
-                left = limit - len(deliveries)
-                got = await held[place].receive(min(share, left), visibility_us=visibility_us) if left > 0 else []
+                got = held[place].take(min(share, left), visibility_us=visibility_us) if left > 0 else []
                 if got:
-                    deliveries += got
+                    taken.setdefault(held[place], []).extend(got)
                     given += len(got)
+                    left -= len(got)
                     self._turns.gave(len(got), last=place, now_s=asyncio.get_running_loop().time())
-
-    async def _receive_suspect(self, visibility_us: int, deliveries: list[Delivery]) -> None:
-        """One message that may have killed its process: while it runs, this process runs nothing else."""
-        await self._suspects_of_lanes(self._space_for_one_alone, visibility_us, deliveries)
-
-    async def _receive_suspects_isolated(self, limit: int, visibility_us: int, deliveries: list[Delivery]) -> None:
-        """Those never charged up to SUSPECTS_TOGETHER at a time. One that was charged before is delivered only while
-        no other is in flight, so that a death charges it alone."""
-        await self._suspects_of_lanes(partial(self._space_together, limit), visibility_us, deliveries, together=True)
-        if not deliveries:
-            await self._suspects_of_lanes(self._space_for_one_isolated, visibility_us, deliveries)
-
-    def isolate_suspects(self) -> None:
-        """From now on the receiver runs each crash suspect in a process of its own."""
-        self._isolates_suspects = True
-
-    async def _suspects_of_lanes(
-        self, space: Callable[[int], int], visibility_us: int, deliveries: list[Delivery], *, together: bool = False
-    ) -> None:
-        """Add as many as the remaining capacity allows. The capacity is checked for each lane: during the wait for
-        one lane's record, others receive."""
-        for dispatcher in list(self.lanes.held.values()):
-            if not dispatcher.delivery_state.has_suspects():
-                continue
-            left = space(len(deliveries))
-            if left <= 0:
-                break
-            self._suspects_asked += 1
-            deliveries += await dispatcher.receive(
-                left, visibility_us=visibility_us, suspects=True, together=together
-            )
-
-    def _space_for_one_alone(self, deliveries: int) -> int:
-        any_in_flight = deliveries or any(each.delivery_state.in_flight for each in self.lanes.held.values())
-        return 0 if any_in_flight else SUSPECT_ALONE
-
-    def _space_for_one_isolated(self, deliveries: int) -> int:
-        any_in_flight = deliveries or any(each.delivery_state.suspects_in_flight for each in self.lanes.held.values())
-        return 0 if any_in_flight else SUSPECT_ALONE
-
-    def _space_together(self, limit: int, deliveries: int) -> int:
-        delivery_state = [dispatcher.delivery_state for dispatcher in self.lanes.held.values()]
-        if any(each.alone_in_flight for each in delivery_state):
-            return 0
-        return min(limit - deliveries, SUSPECTS_TOGETHER - sum(each.suspects_in_flight for each in delivery_state))
+        return taken
 
     def _until_next_timer_s(self) -> float:
         next_us = min((each.delivery_state.next_timer_us for each in self.lanes.held.values()), default=2**62)

@@ -1,70 +1,144 @@
-"""Runs crash suspects in child processes, each with one message at a time: a message that kills its process kills
-that one alone.
+"""Runs crash suspects in child processes, in groups: one that kills its process kills no other work of the worker.
 
 After a process died, every message that it may have had in flight is a crash suspect
-(docs/internals/protocols/dispatcher.md). They could run alone in the worker while everything else waits, but the
-guilty one would kill the worker again each time. In a child it costs its own receive and no other work:
-docs/decisions/0007. Children are kept for the next suspects, restarted after a death, and ended after a while without
-suspects.
+(docs/internals/protocols/dispatcher.md). A child runs a group of them at full concurrency. If it dies, those that it
+had not answered run again in halves (`decide_groups.py`): docs/decisions/0007. The worker holds all of them
+meanwhile, and its lanes are not touched. Children are kept for the next suspects, restarted after a death, and ended
+after a while without suspects.
 """
 
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import contextvars
 import logging
-import os
-import signal
-import socket
-import sys
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from random import Random
-from typing import Any
+from typing import Protocol
 
-from headgate.engines.contract import NackDelivery, Settle
+from headgate.engines.contract import Delivery, NackDelivery, Settle
 from headgate.errors import EnvironmentProblem
 from headgate.process.background_tasks import BackgroundTasks
-from headgate.runtime.handler.context import Attempt
+from headgate.runtime.handler.context import Attempt, HandlerControl
 from headgate.runtime.handler.decide_retry import Backoff, delay_after
-from headgate.runtime.isolation.frames import HEAD, Begun, Extension, Granted, Work, from_frame, to_frame
-from headgate.telemetry.logs import log_fields
+from headgate.runtime.isolation.decide_groups import CHILDREN_MAX, GroupQueue, SuspectGroup, decide_after_death
 
 log = logging.getLogger("headgate.worker")
 
-START_WITHIN_S = 60.0
 IDLE_S = 60.0
 STARTS_MAX = 3
+STOP_WITHIN_S = 0.5
+"""How long a handler that is cancelled may take to end, before its process is ended."""
 UNSTARTED_AS_ATTEMPT = 5
 """Where no child can be started, waiting longer than after a first failure is better."""
 
 
 @dataclass(frozen=True)
-class ChildTerms:
-    entry_point: str
-    queue: str
-    log_form: str = "json"
-    log_level: str = "info"
+class PoolTerms:
+    timeout_s: float | None = None
+    """Of a handler, from its start in a child: the wait for a child is not part of it."""
     backoff: Backoff = field(default_factory=Backoff)
+    idle_s: float = IDLE_S
+
+
+class Suspect:
+    """One message of a group, from its receipt by the pool until it is settled."""
+
+    def __init__(self, attempt: Attempt, control: HandlerControl, timeout_s: float | None) -> None:
+        self.attempt = attempt
+        self.control = control
+        self.timeout_s = timeout_s
+        self.settled: asyncio.Future[Settle] = asyncio.get_running_loop().create_future()
+        self.stopped = asyncio.Event()
+        """Whether no handler of it runs."""
+        self.begun = False
+        self.wait()
+
+    @property
+    def delivery(self) -> Delivery:
+        return self.attempt.delivery
+
+    @property
+    def is_settled(self) -> bool:
+        """Answered, or cancelled by the worker."""
+        return self.settled.done()
+
+    def wait(self) -> None:
+        """It waits for a process."""
+        self.begun = False
+        self.stopped.set()
+        self.control.limit(math.inf)
+
+    def begin(self) -> None:
+        self.begun = True
+        self.stopped.clear()
+        if self.timeout_s is not None and not self.is_settled:
+            self.control.limit(self.timeout_s)
+
+    def end(self, settle: Settle | None) -> None:
+        """Its handler ended, or was stopped."""
+        self.stopped.set()
+        if settle is not None and not self.is_settled:
+            self.settled.set_result(settle)
+
+    def fail(self, error: BaseException) -> None:
+        if not self.is_settled:
+            self.settled.set_exception(error)
+
+
+class ChildRunner(Protocol):
+    """One child process, or none until the next group needs it."""
+
+    ran: int
+    """Messages that have begun in the process since its start."""
+    is_killed: bool
+    """Whether `kill` ended it, so that its death concerns no message."""
+
+    @property
+    def pid(self) -> int | None: ...
+
+    async def run(self, members: Sequence[Suspect]) -> str | None:
+        """Run those that are not settled until each has ended; how the process died, if it died before.
+        EnvironmentProblem where it does not start."""
+
+    def cancel(self, member: Suspect) -> None:
+        """Stop its handler, where it can be stopped."""
+
+    def kill(self) -> None:
+        """End the process now: `run` returns."""
+
+    async def end(self) -> object:
+        """Wait for the end of the process too."""
 
 
 class ChildPool:
-    """A `Performer` of suspects: a child for each that runs, at most as many as there are slots for it."""
+    """A `HandlerRunner` of suspects."""
 
     batch = False
     wants_context = True
 
     def __init__(
-        self, terms: ChildTerms, on_death: Callable[[], None] = lambda: None, *, rng: Random, idle_s: float = IDLE_S
+        self,
+        make_child: Callable[[], ChildRunner],
+        terms: PoolTerms,
+        on_death: Callable[[], None] = lambda: None,
+        *,
+        rng: Random,
     ) -> None:
+        self._make_child = make_child
+        self._terms = terms
         self._on_death = on_death
-        self.terms = terms
         self._rng = rng
-        self._idle_s = idle_s
-        self._idle: list[Child] = []
-        self._busy: set[Child] = set()
+        self._waiting: GroupQueue[Suspect] = GroupQueue()
+        self._idle: list[ChildRunner] = []
+        self._busy: dict[ChildRunner, SuspectGroup[Suspect]] = {}
         self._ending: asyncio.TimerHandle | None = None
+        self._tasks = BackgroundTasks("crash suspects")
         self._ends = BackgroundTasks("end of a crash suspect process")
+        self._context = contextvars.copy_context()
+        """Without the log fields of a message."""
 
     @property
     def pids(self) -> list[int]:
@@ -72,171 +146,112 @@ class ChildPool:
 
     async def perform(self, attempts: Sequence[Attempt]) -> Sequence[Settle]:
         (attempt,) = attempts
-        if self._ending is not None:
-            self._ending.cancel()
-            self._ending = None
-        child = self._idle.pop() if self._idle else Child(self.terms, self._rng, self._on_death)
-        self._busy.add(child)
+        assert attempt.context is not None  # noqa: S101  `wants_context`
+        member = Suspect(attempt, attempt.context.control, self._terms.timeout_s)
+        self._waiting.add(member)
+        # Those that come in the same step of the loop make one group.
+        asyncio.get_running_loop().call_soon(self._start_groups, context=self._context)
         try:
-            return (await child.perform(attempt),)
-        finally:
-            self._busy.discard(child)
-            self._idle.append(child)
-            if not self._busy:
-                self._ending = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
+            return (await member.settled,)
+        except asyncio.CancelledError:
+            await self._stop(member)
+            raise
 
     def drain(self) -> None:
-        """Running handlers continue."""
+        """Running handlers continue; messages that wait for a process are returned."""
+        for member in self._waiting.take_all():
+            member.end(NackDelivery(member.delivery.receipt, charged=False))
 
     async def close(self) -> None:
         if self._ending is not None:
             self._ending.cancel()
+        await self._tasks.stop()
         await asyncio.gather(*(child.end() for child in (*self._idle, *self._busy)), self._ends.wait())
+
+    # ---- groups
+
+    def _start_groups(self) -> None:
+        while len(self._busy) < CHILDREN_MAX and (group := self._waiting.take()) is not None:
+            if all(member.is_settled for member in group.members):
+                continue
+            if self._ending is not None:
+                self._ending.cancel()
+                self._ending = None
+            child = self._idle.pop() if self._idle else self._make_child()
+            self._busy[child] = group
+            self._tasks.start(self._run(group, child), context=self._context.copy())
+
+    async def _run(self, group: SuspectGroup[Suspect], child: ChildRunner) -> None:
+        try:
+            if group.is_alone:
+                await child.end()
+            why = await self._run_until_begun(group, child)
+            if why is not None:
+                self._judge_death(group, child, why)
+        except EnvironmentProblem as error:
+            self._give_up(group, error)
+        except Exception as error:  # a bug: `perform` raises it, and the worker ends
+            for member in group.members:
+                member.fail(error)
+        finally:
+            del self._busy[child]
+            self._idle.append(child)
+        self._start_groups()
+        if not self._busy:
+            self._ending = asyncio.get_running_loop().call_later(self._terms.idle_s, self._end_idle)
+
+    async def _run_until_begun(self, group: SuspectGroup[Suspect], child: ChildRunner) -> str | None:
+        """A process that died before a message began counts against no message, and is started again."""
+        why = None
+        for _ in range(STARTS_MAX):
+            why = await child.run(group.members)
+            if why is None or child.is_killed or any(member.begun for member in group.members):
+                return why
+        raise EnvironmentProblem("The crash suspect process ended before a message began", result=why)
+
+    def _judge_death(self, group: SuspectGroup[Suspect], child: ChildRunner, why: str) -> None:
+        left = [member for member in group.members if not member.is_settled]
+        begun = [member for member in left if member.begun]
+        waiting = [member for member in left if not member.begun]
+        for member in left:
+            member.wait()
+        if child.is_killed:
+            self._waiting.put_back([SuspectGroup(tuple(left))] if left else [])
+            return
+        self._on_death()
+        after = decide_after_death(begun, waiting, ran=child.ran)
+        self._waiting.put_back(after.groups)
+        if after.charged is None:
+            log.warning("crash suspects ended their process", extra={"messages": len(begun), "result": why})
+        else:
+            self._charge(after.charged, why)
+
+    def _charge(self, member: Suspect, why: str) -> None:
+        delivery = member.delivery
+        fields = {"message_id": delivery.message_id, "attempt": delivery.attempt, "result": why}
+        log.error("crash suspect ended its process", extra=fields)
+        delay_us = delay_after(self._terms.backoff, delivery.attempt, self._rng.random())
+        member.end(NackDelivery(delivery.receipt, delay_us, why, killed=True))
+
+    def _give_up(self, group: SuspectGroup[Suspect], error: EnvironmentProblem) -> None:
+        log.error("crash suspects cannot be run", extra={"error": str(error)})
+        for member in group.members:
+            delay_us = delay_after(self._terms.backoff, UNSTARTED_AS_ATTEMPT, self._rng.random())
+            member.end(NackDelivery(member.delivery.receipt, delay_us, str(error), charged=False))
+
+    async def _stop(self, member: Suspect) -> None:
+        """Stop its handler. Where it does not end, its process is ended; the others of its group run again."""
+        child = next((child for child, group in self._busy.items() if member in group.members), None)
+        if child is None:
+            return
+        child.cancel(member)
+        try:
+            await asyncio.wait_for(member.stopped.wait(), STOP_WITHIN_S)
+        except (TimeoutError, asyncio.CancelledError):
+            child.kill()
 
     def _end_idle(self) -> None:
         """They cost memory, and there may be no suspect again for months."""
         idle, self._idle = self._idle, []
         for child in idle:
             self._ends.start(child.end())
-
-
-class Child:
-    """One child process, or none until the next message needs it."""
-
-    def __init__(self, terms: ChildTerms, rng: Random, on_death: Callable[[], None]) -> None:
-        self._terms = terms
-        self._rng = rng
-        self._on_death = on_death
-        self._child: asyncio.subprocess.Process | None = None
-        self._reader: asyncio.StreamReader | None = None
-        self._writer: asyncio.StreamWriter | None = None
-
-    @property
-    def pid(self) -> int | None:
-        return None if self._child is None else self._child.pid
-
-    async def perform(self, attempt: Attempt) -> Settle:
-        try:
-            await self._hand_over(attempt)
-            return await self._reply(attempt)
-        except asyncio.CancelledError:
-            await self.end()
-            raise
-        except EnvironmentProblem as error:
-            log.error("crash suspects cannot be run", extra={**log_fields.get(), "error": str(error)})
-            delay_us = delay_after(self._terms.backoff, UNSTARTED_AS_ATTEMPT, self._rng.random())
-            return NackDelivery(attempt.delivery.receipt, delay_us, str(error), charged=False)
-        except (EOFError, OSError):
-            return await self._judge_death(attempt)
-
-    # ---- one message
-
-    async def _hand_over(self, attempt: Attempt) -> None:
-        """Give it to a child that confirms its receipt. A child that died without a message counts against no
-        message."""
-        control = attempt.context.control if attempt.context is not None else None
-        code = None
-        for _ in range(STARTS_MAX):
-            try:
-                await self._start()
-                await self._send(Work(attempt.delivery, self._terms.queue, control.deadline_s() if control else None))
-                if isinstance(await self._receive(), Begun):
-                    return
-            except (EOFError, OSError):
-                code = await self.end()
-        raise EnvironmentProblem("The crash suspect process ended before it received a message", exit_code=code)
-
-    async def _reply(self, attempt: Attempt) -> Settle:
-        control = attempt.context.control if attempt.context is not None else None
-        while True:
-            reply = await self._receive()
-            if isinstance(reply, Extension) and control is not None:
-                yes = await control.extend(reply.seconds)
-                await self._send(Granted(yes, control.deadline_s()))
-            else:
-                settle: Settle = reply
-                return settle
-
-    async def _judge_death(self, attempt: Attempt) -> Settle:
-        """It is charged to this message: nothing else ran in that child."""
-        code = await self.end()
-        if code is not None and code < 0:
-            why = f"its process was killed by {_signal_name(-code)}"
-        else:
-            why = f"its process ended with exit code {code}"
-        self._on_death()
-        log.error("crash suspect ended its process", extra={**log_fields.get(), "result": why})
-        delay_us = delay_after(self._terms.backoff, attempt.delivery.attempt, self._rng.random())
-        return NackDelivery(attempt.delivery.receipt, delay_us, why)
-
-    # ---- the child
-
-    async def _start(self) -> None:
-        if self._child is not None and self._child.returncode is None and self._writer is not None:
-            return
-        await self.end()
-        ours, theirs = socket.socketpair()
-        try:
-            command = (
-                "-m",
-                "headgate.runtime.isolation.child_main",
-                str(theirs.fileno()),
-                str(os.getpid()),
-                self._terms.entry_point,
-            )
-            self._child = await asyncio.create_subprocess_exec(
-                sys.executable,
-                *command,
-                self._terms.log_form,
-                self._terms.log_level,
-                pass_fds=[theirs.fileno()],
-                stdin=asyncio.subprocess.DEVNULL,
-                start_new_session=True,
-                env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-            )
-        finally:
-            theirs.close()
-        self._reader, self._writer = await asyncio.open_connection(sock=ours, limit=2**20)
-        try:
-            async with asyncio.timeout(START_WITHIN_S):
-                await self._receive()
-        except TimeoutError:
-            raise EnvironmentProblem("Crash suspect process does not start", within_s=START_WITHIN_S) from None
-
-    async def end(self) -> int | None:
-        """Kill it, if it lives; how it ended."""
-        child, self._child = self._child, None
-        writer, self._writer = self._writer, None
-        if writer is not None:
-            writer.transport.abort()
-        if child is None:
-            return None
-        with contextlib.suppress(TimeoutError):
-            # It may be dying by itself; then its own exit code is more informative than ours.
-            return await asyncio.wait_for(child.wait(), 0.5 if writer is not None and _is_at_end(self._reader) else 0)
-        with contextlib.suppress(ProcessLookupError):
-            child.kill()
-        return await child.wait()
-
-    async def _send(self, value: object) -> None:
-        if self._writer is None:
-            raise EOFError
-        self._writer.write(to_frame(value))
-        await self._writer.drain()
-
-    async def _receive(self) -> Any:
-        if self._reader is None:
-            raise EOFError
-        head = await self._reader.readexactly(HEAD.size)
-        return from_frame(await self._reader.readexactly(HEAD.unpack(head)[0]))
-
-
-def _is_at_end(reader: asyncio.StreamReader | None) -> bool:
-    return reader is not None and reader.at_eof()
-
-
-def _signal_name(number: int) -> str:
-    try:
-        return signal.Signals(number).name
-    except ValueError:
-        return f"signal {number}"

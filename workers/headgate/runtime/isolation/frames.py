@@ -2,7 +2,7 @@
 
 Values of this package alone, between a process and the child that it started itself, over a private socket. They are
 defined in this module and not in `isolation/child_main.py`, because that one is run as a program, whose classes have
-another name.
+another name. A child runs several works at a time, so each frame names its work by its number.
 """
 
 from __future__ import annotations
@@ -12,35 +12,56 @@ import struct
 from dataclasses import dataclass
 from typing import Any
 
-from headgate.engines.contract import Delivery
+from headgate.engines.contract import Delivery, Settle
+from headgate.errors import HeadgateError
 
 HEAD = struct.Struct("<I")
 
 
 @dataclass(frozen=True)
 class Work:
+    number: int
     delivery: Delivery
     queue: str
-    deadline_s: float | None
-    """In seconds since 1970."""
+    timeout_s: float | None
+
+
+@dataclass(frozen=True)
+class Cancel:
+    """To the child: stop this handler."""
+
+    number: int
 
 
 @dataclass(frozen=True)
 class Begun:
-    """From the child: it has the message. If it ends before that, this message is not the cause."""
+    """From the child: its handler starts. If the child ends before that, this message is not the cause."""
+
+    number: int
 
 
 @dataclass(frozen=True)
 class Extension:
-    """From the child: a request for this much more time. The answer is whether it was granted."""
+    """From the child: a request for this much more time. The answer is `Granted`."""
 
+    number: int
     seconds: float
 
 
 @dataclass(frozen=True)
 class Granted:
-    yes: bool
+    number: int
+    answer: bool | HeadgateError
     deadline_s: float | None
+    """In seconds since 1970."""
+
+
+@dataclass(frozen=True)
+class Result:
+    """From the child: its handler ended. None where it was stopped."""
+
+    number: int
+    settle: Settle | None
 
 
 def to_frame(value: object) -> bytes:

@@ -29,7 +29,8 @@ from headgate.runtime.handler.decide_retry import Backoff
 from headgate.runtime.handler.handlers import Handler, load_handler
 from headgate.runtime.handler.http_runner import HttpPerformer, checked_url
 from headgate.runtime.handler.runner import HandlerRunner, PythonPerformer
-from headgate.runtime.isolation.child_pool import ChildPool, ChildTerms
+from headgate.runtime.isolation.child import Child, ChildTerms
+from headgate.runtime.isolation.child_pool import ChildPool, PoolTerms
 from headgate.runtime.policy.decide_health import WorkerStatus, decide_liveness_problem, decide_readiness_problem
 from headgate.runtime.startup.drain_files import DrainFiles
 from headgate.runtime.worker.worker import Worker, WorkerTerms
@@ -180,8 +181,9 @@ class WorkerProcess:
             )
             return performer, None
         options = self.options
-        child = ChildTerms(self.options.handler, queue.name, options.log_form, options.log_level, terms.backoff)
-        suspects = ChildPool(child, self._metrics.child_deaths.add, rng=self._rng)
+        child_terms = ChildTerms(self.options.handler, queue.name, options.log_form, options.log_level)
+        pool_terms = PoolTerms(terms.timeout_s, terms.backoff)
+        suspects = ChildPool(partial(Child, child_terms), pool_terms, self._metrics.child_deaths.add, rng=self._rng)
         return PythonPerformer(self._handler, threads=terms.concurrency, rng=self._rng), suspects
 
     def register_readings(self, queue: WorkerQueue) -> None:

@@ -5,7 +5,7 @@ payload. The queue owns the lanes; their distribution is a separate protocol (do
 
 - At most `concurrency` handlers run, over all lanes; a few more messages are in flight so that no handler waits.
 - A lost message is not settled; a message that could not be settled comes again.
-- A crash suspect runs in its own process (`isolation/child_pool.py`); nothing else waits for it. The queue bounds
+- Crash suspects run in other processes (`isolation/child_pool.py`); nothing else waits for them. The queue bounds
 their number.
 """
 
@@ -46,8 +46,8 @@ UNSETTLED_MAX = 2_000
 STOP_WITHIN_S = 2.0
 """How long a handler that is cancelled at the end of the grace may take to end."""
 SETTLE_WITHIN_S = 5.0
-CHILDREN_MAX = 4
-"""Processes for crash suspects, which are many after the death of a worker with a backlog."""
+SUSPECTS_MAX = 64
+"""Crash suspects in `isolation/child_pool.py` at a time. The engine delivers no more."""
 RECEIVE_AGAIN_S = (0.1, 5.0)
 
 
@@ -101,7 +101,7 @@ class Worker:
         slot_terms = SlotTerms(queue.name, terms.batch_size, terms.timeout_s, now_us, spans)
         self.suspects = suspects
         self._slots = self._slots_of(performer, slot_terms, terms.concurrency)
-        self._suspect_slots = None if suspects is None else self._slots_of(suspects, slot_terms, CHILDREN_MAX)
+        self._suspect_slots = None if suspects is None else self._slots_of(suspects, slot_terms, SUSPECTS_MAX)
         self._prefetch = Prefetch(min(terms.concurrency, MESSAGES_MAX))
         self._concluded = 0
         self._pace = Pace.of(terms.concurrency)

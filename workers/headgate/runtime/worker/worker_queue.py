@@ -37,11 +37,9 @@ class WorkerQueue:
         self.visibility_us = visibility_us or settings.visibility_us
         """How long a received message is hidden by default."""
         if settings.free_visibility_us is not None:
-            # It needs no record before delivery, and is extended while the message is in flight. If this process
-            # dies, the end of the lease makes the message visible earlier than 30 s would.
+            # Extending it needs no record while the message is in flight. If this process dies, the message is
+            # visible earlier than 30 s later.
             self.visibility_us = min(self.visibility_us, max(settings.free_visibility_us, SECOND_US))
-        # In a child, or behind a URL: no suspect runs in this process (docs/decisions/0007).
-        queue.engine.isolate_suspects()
 
     @property
     def max_receives(self) -> int | None:

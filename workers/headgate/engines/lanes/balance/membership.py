@@ -21,6 +21,7 @@ from uuid import UUID
 
 from headgate.engines.context import Host
 from headgate.engines.contract import LaneOwner
+from headgate.engines.crash_suspects import Life
 from headgate.engines.lanes.balance.decide_dual_owners import HeldLanes, LaneClaims, decode_held, encode_held
 from headgate.engines.lanes.balance.decide_shares import GivingBack, Member, decide_shares, watchers
 from headgate.engines.lanes.lane_name import LaneName
@@ -66,6 +67,8 @@ class Sharing:
         self._stamped_us = 0
         self._giving = GivingBack()
         self._known = asyncio.Event()
+        self._read_us = 0
+        """When the last read of the list began."""
         self._shared: tuple[tuple[LaneName, ...], tuple[Member, ...], dict[LaneName, UUID]] = ((), (), {})
         self._watched_among: tuple[Member, ...] = ()
         self._watched: dict[LaneName, bool] = {}
@@ -171,6 +174,16 @@ class Sharing:
             self._shared = wanted, self.members, owners
         return self._shared[2]
 
+    def life_of(self, member: UUID, *, since_us: int) -> Life:
+        """Whether a process has written its row of the list since that time. One that has ended is in no list that
+        was read later."""
+        if member == self.me:
+            return Life.ALIVE
+        written_us = [claims.at_us for claims in self.other_claims if claims.member == member]
+        if any(each > since_us for each in written_us):
+            return Life.ALIVE
+        return Life.ENDED if not written_us and self._read_us > since_us else Life.UNKNOWN
+
     # ---- the list
 
     async def _write(self) -> None:
@@ -183,7 +196,9 @@ class Sharing:
 
     async def _read(self) -> None:
         """All that there are, and this process: its own row may be late."""
+        began_us = self._host.now_us()
         member_claims = await read_members(self._host, self._queue)
+        self._read_us = began_us
         self.other_claims = tuple(claims for _, claims in member_claims if claims.member != self.me)
         members = {member.id: member for member, _ in member_claims} | {self.me: Member(self.me, self._capacity)}
         self.members = tuple(sorted(members.values()))

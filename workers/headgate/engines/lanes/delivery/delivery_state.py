@@ -14,12 +14,14 @@ Invariants:
 from __future__ import annotations
 
 import heapq
-from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count as counter
 from typing import Any
+from uuid import UUID
 
+from headgate.engines.crash_suspects import LEVEL_ALONE, Group, Life, is_charged, level_after_death
 from headgate.engines.lanes.delivery import message_life as life
 from headgate.engines.lanes.delivery.message_life import LifeState, Step, advance, advance_each, advance_run
 from headgate.engines.lanes.delivery.read_budget import ReadBudget
@@ -30,9 +32,8 @@ from headgate.process.live import Live
 
 NEVER_US = 2**63 - 1
 REASON_CHARACTERS_MAX = 4_000
-CHARGES_BORNE = 2
-"""A suspect may be charged once for another's fault, and keeps a try of its own: else it goes alone."""
-
+JUDGE_AGAIN_US = 1_000_000
+"""A message whose previous owner may still run waits so long for what becomes known of that."""
 
 NOTHING_KNOWN = RowFacts()
 
@@ -52,11 +53,12 @@ class _State:
         "row",
         "settled",
         "states",
-        "suspect",
+        "suspects",
         "tried",
+        "was_open",
     )
 
-    def __init__(self, row: LaneRow, *, suspect: bool) -> None:
+    def __init__(self, row: LaneRow) -> None:
         self.row = row
         self.states = bytearray(row.count)
         """A `LifeState` for each message; only `advance` and its like change it."""
@@ -67,7 +69,10 @@ class _State:
         self.handed_out: dict[int, _HandedOut] = {}
         self.tried: dict[int, int] = {}
         self.moving: dict[int, _Moving] = {}
-        self.suspect = suspect
+        self.was_open: dict[int, Tried] = {}
+        """Deliveries of earlier owners that were open, until it is known whether their processes ended."""
+        self.suspects: dict[int, int] = {}
+        """The levels of crash suspects."""
         self.counted = False
         self.freed_bytes = 0
         """Of the row's bytes, those that its settled messages held."""
@@ -83,7 +88,7 @@ class _HandedOut:
 
     attempt: int
     until_us: int
-    alone: bool = False
+    level: int = 0
 
 
 @dataclass(slots=True)
@@ -105,8 +110,11 @@ class DeliveryState:
         *,
         groups_held: bool = False,
         budget: ReadBudget | None = None,
+        life_of: Callable[[UUID], Life] = lambda _: Life.ENDED,
     ) -> None:
+        """`life_of`: whether the process of an earlier owner still runs."""
         self._terms = terms
+        self._life_of = life_of
         self._budget = budget or ReadBudget()
         self.epoch = epoch
         self.groups_held = groups_held
@@ -116,8 +124,8 @@ class DeliveryState:
         self._by_key: dict[bytes, _State] = {}
         self._unread: deque[tuple[_State, int]] = deque()
         self._again: deque[tuple[_State, int]] = deque()
-        self._suspects: deque[tuple[_State, int]] = deque()
-        self._suspects_alone: deque[tuple[_State, int]] = deque()
+        self._suspects: dict[int, deque[tuple[_State, int]]] = {}
+        """By their level."""
         self._kept_back: list[tuple[_State, int]] = []
         self._reserved: list[tuple[Any, Any]] = []
         """Ranges, the oldest first: a range that was given back counts until its settles are known."""
@@ -131,18 +139,18 @@ class DeliveryState:
         self._is_recording = False
         self._horizon: Any = None
         self.in_flight = 0
-        self.suspects_in_flight = 0
-        self.alone_in_flight = 0
+        self.suspects_in_flight: Counter[int] = Counter()
+        """By their level."""
         self.unsettled = 0
         self.holes = 0
         self.bytes_held = 0
 
     # ---- rows
 
-    def add(self, row: LaneRow, known: RowFacts | None = None, *, suspect: bool = False, now_us: int) -> None:
+    def add(self, row: LaneRow, known: RowFacts | None = None, *, now_us: int) -> None:
         """Add the next row of the lane, with the facts of earlier lease terms' records."""
         facts = known or NOTHING_KNOWN
-        state = _State(row, suspect=suspect)
+        state = _State(row)
         self._rows.append(state)
         self._by_key[row.key] = state
         self._horizon = row.order
@@ -159,7 +167,11 @@ class DeliveryState:
         for index, tried in facts.tried.items():
             state.tried[index] = max(tried.attempt, state.attempts_before(index))
             state.hidden[index] = tried.hidden_until_us
-        if not suspect and not facts.tried and row.groups is None and not state.moving:
+            if tried.is_open:
+                state.was_open[index] = tried
+            elif tried.level:
+                state.suspects[index] = tried.level
+        if not facts.tried and row.groups is None and not state.moving:
             if state.settled != state.full:
                 self._unread.append((state, 0))
             return
@@ -223,16 +235,29 @@ class DeliveryState:
         self._offer(state, index)
 
     def _offer(self, state: _State, index: int) -> None:
-        if not state.suspect:
-            self._again.append((state, index))
-        elif self._goes_alone(state.attempts_before(index) + 1):
-            self._suspects_alone.append((state, index))
-        else:
-            self._suspects.append((state, index))
+        level = state.suspects.get(index, 0)
+        waiting = self._suspects.setdefault(level, deque()) if level else self._again
+        waiting.append((state, index))
 
-    def _goes_alone(self, attempt: int) -> bool:
-        """Whether a crash suspect must be in flight alone: it was charged before, or cannot bear a charge."""
-        return attempt > 1 or self._terms.now.max_receives <= CHARGES_BORNE
+    def _judge(self, state: _State, index: int, now_us: int) -> bool:
+        """Whether a message that was in flight with an earlier owner is delivered as any other, since that process
+        still runs. If it ended, the message is a crash suspect. Until that is known it waits."""
+        tried = state.was_open[index]
+        alive = self._life_of(tried.owner)
+        if alive is Life.UNKNOWN:
+            advance(state.states, index, life.HOLD)
+            self._time_all(now_us + JUDGE_AGAIN_US, state, (index,), 0)
+            return False
+        del state.was_open[index]
+        level = tried.level
+        if alive is Life.ENDED:
+            level = level_after_death(level)
+            if not is_charged(tried.level):
+                state.tried[index] -= 1
+        if level:
+            state.suspects[index] = level
+            self._offer(state, index)
+        return not level
 
     def open_groups_at(self, order: Any) -> None:
         """Earlier generations are drained. Groups may be delivered once the lane has been read up to this order,
@@ -263,41 +288,38 @@ class DeliveryState:
 
     # ---- handing out
 
-    def hand_out(
-        self,
-        limit: int,
-        *,
-        now_us: int,
-        visibility_us: int,
-        reach: Any,
-        suspects: bool = False,
-        together: bool = False,
+    def hand_out(self, limit: int, *, now_us: int, visibility_us: int) -> list[HandOut]:
+        """Up to `limit` messages that are no crash suspects."""
+        given = self._hand_out(self._again, limit, now_us, visibility_us)
+        self._give_unread(self._most(limit, given), now_us + visibility_us, now_us, given)
+        return given
+
+    def hand_out_suspects(self, group: Group, limit: int, *, now_us: int, visibility_us: int) -> list[HandOut]:
+        """Up to `limit` crash suspects of a group."""
+        waiting = self._suspects.get(group.level, deque())
+        return self._hand_out(waiting, limit, now_us, visibility_us, level=group.delivered_as)
+
+    def _hand_out(
+        self, waiting: deque[tuple[_State, int]], limit: int, now_us: int, visibility_us: int, *, level: int = 0
     ) -> list[HandOut]:
-        """Up to `limit` messages, none beyond `reach`. Crash suspects are included only on request, one at a time.
-        Those that were never charged are also delivered several together, to a caller that runs each in a process of
-        its own."""
         self.tick(now_us)
         given: list[HandOut] = []
-        until_us = now_us + visibility_us
-        limit = min(limit, self._terms.now.in_flight_max - self.in_flight)
-        if self.is_held():
-            return given
-        waiting = self._again if not suspects else self._suspects or self._suspects_alone
-        if suspects and together:
-            waiting = self._suspects
-        elif suspects:
-            limit = min(limit, 1)
+        limit = self._most(limit, given)
         for _ in range(len(waiting)):
             if len(given) >= limit:
                 break
             state, index = waiting.popleft()
-            if state.row.order > reach:
-                waiting.append((state, index))
-            elif self._may_give(state, index, now_us):
-                self._give(state, index, until_us, now_us, given)
-        if not suspects:
-            self._give_unread(limit, until_us, now_us, reach, given)
+            if self._may_give(state, index, now_us):
+                if level:
+                    state.suspects[index] = level
+                self._give(state, index, now_us + visibility_us, now_us, given)
         return given
+
+    def _most(self, limit: int, given: Sequence[HandOut]) -> int:
+        """How many may be given in all."""
+        if self.is_held():
+            return 0
+        return min(limit, self._terms.now.in_flight_max - self.in_flight + len(given))
 
     def is_held(self) -> bool:
         """Whether too many messages are settled above one message, so that nothing new may be delivered
@@ -315,17 +337,15 @@ class DeliveryState:
             advance(state.states, index, life.HOLD)
             self._time_all(hidden_us, state, (index,), 0)
             return False
-        return True
+        return index not in state.was_open or self._judge(state, index, now_us)
 
     def _keep_back(self, state: _State, index: int) -> None:
         advance(state.states, index, life.RESERVE)
         self._kept_back.append((state, index))
 
-    def _give_unread(self, limit: int, until_us: int, now_us: int, reach: Any, given: list[HandOut]) -> None:
+    def _give_unread(self, limit: int, until_us: int, now_us: int, given: list[HandOut]) -> None:
         while self._unread and len(given) < limit:
             state, index = self._unread[0]
-            if state.row.order > reach:
-                return
             if self._reserved and self._is_reserved(state):
                 self._unread.popleft()
                 for each in range(index, state.row.count):
@@ -336,7 +356,7 @@ class DeliveryState:
             count = state.row.count
             if state.row.attempts is None and not state.settled >> index and self._terms.now.max_receives >= 1:
                 end = min(count, index + limit - len(given))
-                self._give_run(state, range(index, end), until_us, now_us, given)
+                self._give_run(state, range(index, end), until_us, given)
                 index = end
             while index < count and len(given) < limit:
                 if state.states[index] == _READY:
@@ -345,37 +365,30 @@ class DeliveryState:
             if index < count:
                 self._unread.appendleft((state, index))
 
-    def _give_run(
-        self, state: _State, indexes: Sequence[int], until_us: int, now_us: int, given: list[HandOut]
-    ) -> None:
-        """Messages of a row without earlier deliveries: the usual case, with one timer and one fact for all of
-        them."""
+    def _give_run(self, state: _State, indexes: Sequence[int], until_us: int, given: list[HandOut]) -> None:
+        """Messages of a row without earlier deliveries: the usual case, with one timer and one fact for all."""
         advance_run(state.states, indexes[0], indexes[-1] + 1, life.HAND_OUT)
         state.handed_out.update(dict.fromkeys(indexes, _HandedOut(1, until_us)))
         self.in_flight += len(indexes)
         self._time_all(until_us, state, indexes, 1)
-        needs_record = until_us - now_us > self._terms.now.remembered_us
-        if needs_record:
-            self._facts_of(state).tried.update(dict.fromkeys(indexes, Tried(self.epoch, 0, 1, until_us)))
+        self._facts_of(state).runs[indexes[0], indexes[-1]] = Tried(self.epoch, 0, 1, until_us, is_open=True)
         row = state.row
-        given += [HandOut(row, index, 1, until_us, False, needs_record) for index in indexes]
+        given += [HandOut(row, index, 1, until_us) for index in indexes]
 
     def _give(self, state: _State, index: int, until_us: int, now_us: int, given: list[HandOut]) -> None:
         attempt = state.attempts_before(index) + 1
         if attempt > self._terms.now.max_receives:
             self._move(state, index, attempt - 1, Why.DEAD, now_us, "received too often")
             return
-        alone = state.suspect and self._goes_alone(attempt)
+        level = state.suspects.get(index, 0)
         advance(state.states, index, life.HAND_OUT)
-        state.handed_out[index] = _HandedOut(attempt, until_us, alone)
+        state.handed_out[index] = _HandedOut(attempt, until_us, level)
         self.in_flight += 1
-        self.suspects_in_flight += state.suspect
-        self.alone_in_flight += alone
+        if level:
+            self.suspects_in_flight[level] += 1
         self._time_all(until_us, state, (index,), attempt)
-        needs_record = attempt > 1 or state.suspect or until_us - now_us > self._terms.now.remembered_us
-        if needs_record:
-            self._record_attempt(state, index, attempt, until_us)
-        given.append(HandOut(state.row, index, attempt, until_us, state.suspect, needs_record))
+        self._record_attempt(state, index, attempt, until_us, is_open=True)
+        given.append(HandOut(state.row, index, attempt, until_us, bool(level)))
 
     def tick(self, now_us: int) -> None:
         """Process everything that is due by now: visibilities end, held messages become ready."""
@@ -394,6 +407,7 @@ class DeliveryState:
                 self._offer(state, index)
         elif hand_out is not None and hand_out.attempt == attempt and hand_out.until_us == at_us:
             self._end_hand_out(state, index)
+            state.suspects.pop(index, None)
             self._fail(state, index, attempt, 0, "not settled within its visibility", now_us)
 
     @property
@@ -431,12 +445,18 @@ class DeliveryState:
         reason: str,
         now_us: int,
         charged: bool = True,
+        killed: bool = False,
     ) -> bool:
         """It failed, or was not tried and is returned without charge. False if the receipt is stale."""
         state = self._holder(key, index, attempt)
         if state is None:
             return False
         self._end_hand_out(state, index)
+        if killed:  # it stays in its lane, where its level is known
+            state.suspects[index] = LEVEL_ALONE
+            delay_us = min(delay_us, self._terms.now.hold_us_max)
+        elif charged:
+            state.suspects.pop(index, None)
         if charged:
             self._fail(state, index, attempt, delay_us, reason, now_us)
         else:
@@ -462,18 +482,17 @@ class DeliveryState:
         if state is None:
             return False
         advance(state.states, index, life.EXTEND)
-        state.handed_out[index] = _HandedOut(attempt, until_us, state.handed_out[index].alone)
+        state.handed_out[index] = _HandedOut(attempt, until_us, state.handed_out[index].level)
         self._time_all(until_us, state, (index,), attempt)
         if until_us - now_us > self._terms.now.remembered_us:
-            self._record_attempt(state, index, attempt, until_us)
+            self._record_attempt(state, index, attempt, until_us, is_open=True)
         return True
 
     def _end_hand_out(self, state: _State, index: int) -> None:
         hand_out = state.handed_out.pop(index)
         self.in_flight -= 1
-        if state.suspect:
-            self.suspects_in_flight -= 1
-            self.alone_in_flight -= hand_out.alone
+        if hand_out.level:
+            self.suspects_in_flight[hand_out.level] -= 1
 
     def _fail(self, state: _State, index: int, attempt: int, delay_us: int, reason: str, now_us: int) -> None:
         if attempt >= self._terms.now.max_receives:
@@ -523,8 +542,11 @@ class DeliveryState:
             line.popleft()
         del self._groups[group]
 
-    def _record_attempt(self, state: _State, index: int, attempt: int, until_us: int) -> None:
-        self._facts_of(state).tried[index] = Tried(self.epoch, 0, attempt, until_us)
+    def _record_attempt(
+        self, state: _State, index: int, attempt: int, until_us: int, *, is_open: bool = False
+    ) -> None:
+        level = state.suspects.get(index, 0)
+        self._facts_of(state).tried[index] = Tried(self.epoch, 0, attempt, until_us, level, is_open)
 
     def _facts_of(self, state: _State) -> RowFacts:
         pending_facts = self._pending_facts.get(state)
@@ -665,16 +687,9 @@ class DeliveryState:
         """The rows in the books, lowest first."""
         return (state.row for state in self._rows)
 
-    def order_after(self, messages: int) -> Any | None:
-        """The order of the row that ends the first `count` unsettled messages; None if there are fewer."""
-        for state in self._rows:
-            messages -= state.row.count - state.settled.bit_count()
-            if messages <= 0:
-                return state.row.order
-        return None
-
     def hand_over(self) -> None:
-        """Report every open delivery to the next owner: it hides them for the promised time."""
+        """Report every open delivery to the next owner: it hides them for the promised time. This process lives, so
+        they are no crash suspects."""
         for state in self._rows:
             for index, hand_out in state.handed_out.items():
                 self._record_attempt(state, index, hand_out.attempt, hand_out.until_us)
@@ -687,13 +702,15 @@ class DeliveryState:
         """Whether a message is left that has to be handed out, is, or was."""
         return any(each < _MOVING for state in self._rows for each in state.states)
 
-    def has_open_suspects(self) -> bool:
-        """Whether one of them is not settled yet, wherever it is."""
-        return any(state.suspect and state.settled != state.full for state in self._rows)
-
+    @property
     def has_suspects(self) -> bool:
-        """Whether messages wait that may have killed their process."""
-        return bool(self._suspects or self._suspects_alone)
+        """Whether crash suspects wait."""
+        return any(self._suspects.values())
+
+    @property
+    def suspects_waiting(self) -> Counter[int]:
+        """How many crash suspects wait, by their level."""
+        return Counter({level: len(waiting) for level, waiting in self._suspects.items() if waiting})
 
     # ---- views from outside
 

@@ -72,8 +72,6 @@ class HandOut:
     attempt: int
     until_us: int
     suspect: bool = False
-    needs_record: bool = False
-    """Whether the next owner has to know of it before it is answered."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,9 +12,10 @@ from collections.abc import Hashable, Iterable
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Generic, TypeVar
+from uuid import UUID
 
 from headgate.engines.lanes.delivery.rows import LaneRow
-from headgate.engines.lanes.log.settle_log_format import RowFacts, encode_head, encode_row
+from headgate.engines.lanes.log.settle_log_format import NOBODY, RowFacts, encode_head, encode_row
 
 PIECE_BYTES_MAX = 8 * 1024
 
@@ -56,8 +57,9 @@ class _Growing(Generic[Where]):
 class Record(Generic[Where]):
     """The pieces that one lease term writes."""
 
-    def __init__(self, epoch: int) -> None:
+    def __init__(self, epoch: int, owner: UUID = NOBODY) -> None:
         self.epoch = epoch
+        self.owner = owner
         self._numbers = count()
         self._open: dict[Where, _Growing[Where]] = {}
         self._closed: list[_Growing[Where]] = []
@@ -94,5 +96,5 @@ class Record(Generic[Where]):
         self._closed = [piece for piece in self._closed if piece not in over]
 
     def _as_stored(self, piece: _Growing[Where]) -> Piece[Where]:
-        head = encode_head(epoch=self.epoch, piece=piece.number)
+        head = encode_head(epoch=self.epoch, piece=piece.number, owner=self.owner)
         return Piece(piece.where, piece.number, b"".join((head, *(text for _, _, text in piece.rows.values()))))

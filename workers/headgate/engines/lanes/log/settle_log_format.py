@@ -13,18 +13,27 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from uuid import UUID
 
 from headgate.errors import HeadgateError
 
-VERSION = 3
-WITHOUT_REASONS = 2
+VERSION = 4
+WITHOUT_OWNERS, WITHOUT_REASONS = 3, 2
 _HEAD = struct.Struct("<BII")
+_HEAD_WITH_OWNER = struct.Struct("<BII16s")
 _ROW = struct.Struct("<BHHH")
 _RANGE = struct.Struct("<HH")
-_TRIED = struct.Struct("<HHIQ")
+_TRIED = struct.Struct("<HHIQB")
+_TRIED_WITHOUT_OWNER = struct.Struct("<HHIQ")
+_OPEN = 0x80
+"""Of the last byte: the delivery was open. Its other bits are the level."""
 _IN_FLIGHT = struct.Struct("<BHI")
 _MOVED = struct.Struct("<HIBH")
 _MOVED_WITHOUT_REASON = struct.Struct("<HIB")
+
+
+NOBODY = UUID(int=0)
+"""The owner in the settle log of a process that is no member."""
 
 
 class RecordBroken(HeadgateError):
@@ -40,6 +49,12 @@ class Tried:
     piece: int
     attempt: int
     hidden_until_us: int
+    level: int = 0
+    """Of a crash suspect: see `headgate/engines/crash_suspects.py`."""
+    is_open: bool = False
+    """Whether it was in flight: if its owner's process ended then, it may be why."""
+    owner: UUID = NOBODY
+    """The member of the queue that delivered it. Not written with the fact: a piece begins with it."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -60,6 +75,9 @@ class RowFacts:
     """All that is known of one row; `settled` has a bit for each index."""
 
     settled: int = 0
+    runs: dict[tuple[int, int], Tried] = field(default_factory=dict)
+    """The first deliveries of neighbours, by the first index and the last; `tried` counts more. Only its writer keeps
+    these: they are read as `tried`."""
     tried: dict[int, Tried] = field(default_factory=dict)
     moved: dict[int, Moved] = field(default_factory=dict)
     epoch: int = field(default=0, compare=False, repr=False)
@@ -75,10 +93,15 @@ class RowFacts:
             self.moved[index] = max(moved, self.moved.get(index, moved))
 
     def overrule(self, later: RowFacts) -> None:
-        """Add the same owner's current facts: its later fact counts, whatever the numbers."""
+        """Add the same owner's current facts: its later fact counts, whatever the numbers. Attempts of a settled
+        message do not matter any more."""
         self.settled |= later.settled
-        self.tried.update(later.tried)
-        self.moved.update(later.moved)
+        self.runs |= later.runs
+        self.tried |= later.tried
+        self.moved |= later.moved
+        if self.settled:
+            self.runs = {run: it for run, it in self.runs.items() if bits_of(run[0], run[1] + 1) & ~self.settled}
+            self.tried = {index: it for index, it in self.tried.items() if not self.settled >> index & 1}
 
 
 Facts = dict[bytes, RowFacts]
@@ -108,23 +131,29 @@ def bits_of(start: int, end: int) -> int:
     return ((1 << (end - start)) - 1) << start
 
 
-def encode(facts: Mapping[bytes, RowFacts], *, epoch: int, piece: int) -> bytes:
+def encode(facts: Mapping[bytes, RowFacts], *, epoch: int, piece: int, owner: UUID = NOBODY) -> bytes:
     """One piece of a record, as docs/internals/formats.md has it. All facts of a piece are of one lease term."""
-    return b"".join([encode_head(epoch=epoch, piece=piece), *(encode_row(key, row) for key, row in facts.items())])
+    head = encode_head(epoch=epoch, piece=piece, owner=owner)
+    return b"".join([head, *(encode_row(key, row) for key, row in facts.items())])
 
 
-def encode_head(*, epoch: int, piece: int) -> bytes:
+def encode_head(*, epoch: int, piece: int, owner: UUID) -> bytes:
     """How a piece begins; the rows follow in any order."""
-    return _HEAD.pack(VERSION, epoch, piece)
+    return _HEAD_WITH_OWNER.pack(VERSION, epoch, piece, owner.bytes)
 
 
 def encode_row(key: bytes, row: RowFacts) -> bytes:
     """A piece's facts of one row."""
     ranges = list(ranges_of(row.settled)) if row.settled else ()
-    tried = list(_runs_of(row.tried)) if row.tried else ()
+    tried = [(first, last, it) for (first, last), it in row.runs.items()]
+    if row.tried:
+        tried += _runs_of(row.tried)
     parts = [_ROW.pack(len(key), len(ranges), len(tried), len(row.moved)), key]
     parts += [_RANGE.pack(start, end - 1) for start, end in ranges]
-    parts += [_TRIED.pack(first, last, it.attempt, it.hidden_until_us) for first, last, it in tried]
+    parts += [
+        _TRIED.pack(first, last, it.attempt, it.hidden_until_us, it.level | (_OPEN if it.is_open else 0))
+        for first, last, it in tried
+    ]
     for index, moved in sorted(row.moved.items()):
         reason = moved.reason.encode()
         parts += [_MOVED.pack(index, moved.attempt, len(moved.place), len(reason)), moved.place, reason]
@@ -148,7 +177,12 @@ def _runs_of(tried: Mapping[int, Tried]) -> Iterator[tuple[int, int, Tried]]:
 
 
 def _is_same_attempt(one: Tried, other: Tried) -> bool:
-    return (one.attempt, one.hidden_until_us) == (other.attempt, other.hidden_until_us)
+    return (one.attempt, one.hidden_until_us, one.level, one.is_open) == (
+        other.attempt,
+        other.hidden_until_us,
+        other.level,
+        other.is_open,
+    )
 
 
 def decode(piece: bytes, *, wanted: Callable[[bytes], bool] | None = None) -> Facts:
@@ -161,11 +195,13 @@ def decode(piece: bytes, *, wanted: Callable[[bytes], bool] | None = None) -> Fa
 
 def _rows_of(piece: bytes, wanted: Callable[[bytes], bool] | None) -> Iterator[tuple[bytes, RowFacts]]:
     version, epoch, number = _HEAD.unpack_from(piece)
-    if version not in (VERSION, WITHOUT_REASONS):
+    if version not in (VERSION, WITHOUT_OWNERS, WITHOUT_REASONS):
         raise RecordBroken(
             "A settle record has an unsupported version", remedy="upgrade this process", version=version
         )
-    at = _HEAD.size
+    at, owner, tried_shape = _HEAD.size, NOBODY, _TRIED_WITHOUT_OWNER
+    if version == VERSION:
+        at, owner, tried_shape = _HEAD_WITH_OWNER.size, UUID(bytes=_HEAD_WITH_OWNER.unpack_from(piece)[3]), _TRIED
     while at < len(piece):
         key_length, ranges, tried, moved = _ROW.unpack_from(piece, at)
         at += _ROW.size
@@ -174,17 +210,19 @@ def _rows_of(piece: bytes, wanted: Callable[[bytes], bool] | None) -> Iterator[t
         facts = RowFacts(epoch=epoch)
         is_wanted = wanted is None or wanted(key)
         if not is_wanted:  # a long log has hundreds of thousands of these
-            at += ranges * _RANGE.size + tried * _TRIED.size
+            at += ranges * _RANGE.size + tried * tried_shape.size
             ranges = tried = 0
         for _ in range(ranges):
             first, last = _RANGE.unpack_from(piece, at)
             facts.settled |= bits_of(first, last + 1)
             at += _RANGE.size
         for _ in range(tried):
-            first, last, attempt, hidden_until_us = _TRIED.unpack_from(piece, at)
-            recorded = Tried(epoch, number, attempt, hidden_until_us)
+            first, last, attempt, hidden_until_us, standing = (*tried_shape.unpack_from(piece, at), 0)[:5]
+            recorded = Tried(
+                epoch, number, attempt, hidden_until_us, standing & ~_OPEN, bool(standing & _OPEN), owner
+            )
             facts.tried.update(dict.fromkeys(range(first, last + 1), recorded))
-            at += _TRIED.size
+            at += tried_shape.size
         for _ in range(moved):
             index, at, fact = _moved_at(piece, at, version, epoch=epoch, number=number)
             facts.moved[index] = fact
@@ -194,7 +232,7 @@ def _rows_of(piece: bytes, wanted: Callable[[bytes], bool] | None) -> Iterator[t
 
 def _moved_at(piece: bytes, at: int, version: int, *, epoch: int, number: int) -> tuple[int, int, Moved]:
     """An index, where the next fact begins, and where the message moved."""
-    shape = _MOVED if version == VERSION else _MOVED_WITHOUT_REASON
+    shape = _MOVED_WITHOUT_REASON if version == WITHOUT_REASONS else _MOVED
     index, attempt, length, reason_length = (*shape.unpack_from(piece, at), 0)[:4]
     start = at + shape.size
     middle, end = start + length, start + length + reason_length

@@ -38,10 +38,14 @@ class Recorder:
 
     async def flush(self) -> bool:
         """Wait until all current facts of the books are durable; False when that is not known."""
+        return await self.request_flush()
+
+    def request_flush(self) -> asyncio.Future[bool]:
+        """The result of `flush`, for a caller that waits for several."""
         waiter: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self._waiting.append(waiter)
         self._wanted.set()
-        return await waiter
+        return waiter
 
     async def run(self) -> None:
         """Write, one at a time, until cancelled; callers that still wait then get an unknown outcome."""

@@ -44,16 +44,16 @@ class LeaseTerms:
 
 @dataclass(frozen=True)
 class LaneState:
-    """A lane as a serial read or a rejected LWT shows it. The engine defines the contents of `last` and `reach`."""
+    """A lane as a serial read or a rejected LWT shows it. The engine defines the contents of `last` and
+    `read_to`."""
 
     lock: UUID | None
     epoch: int
     stop: int
     reserved: bytes | None
     last: Any = None
-    reach: Any = None
-    released: int | None = None
-    """The last epoch whose owner released the lane; then nothing of it is a crash suspect."""
+    read_to: Any = None
+    """How far its owner had read at its last renewal. For figures: nothing that matters for safety rests on it."""
     progress: int = 0
     touched_us: int = 0
     purged_before_us: int = 0
@@ -76,8 +76,6 @@ class LeaseTerm:
     promise: Promise
     reserved: bytes | None
     purged_before_us: int
-    clean: bool
-    """Whether the owner before released the lane, so that nothing in it is suspect."""
     since_us: int
     """When the take had been answered: no earlier owner acts any more."""
 

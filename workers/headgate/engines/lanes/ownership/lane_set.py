@@ -16,6 +16,7 @@ from typing import Any
 
 from headgate.engines.context import Host
 from headgate.engines.contract import LaneOwner, Stats
+from headgate.engines.crash_suspects import NoPeers
 from headgate.engines.lanes.balance.decide_dual_owners import (
     DualOwnership,
     HeldLanes,
@@ -24,7 +25,7 @@ from headgate.engines.lanes.balance.decide_dual_owners import (
     find_dual_owners,
 )
 from headgate.engines.lanes.balance.membership import Sharing
-from headgate.engines.lanes.dispatcher import Dispatcher
+from headgate.engines.lanes.dispatcher import Dispatcher, SharedByLanes
 from headgate.engines.lanes.lane_name import LaneName, format_lane
 from headgate.engines.lanes.ownership.decide_lease import LaneState, RenewalResult
 from headgate.engines.lanes.ownership.engine_lanes import EngineLanes, Source
@@ -219,8 +220,7 @@ class LaneSet:
             name,
             state,
             groups_held=bool(self._not_retired_before(name)),
-            beat=self._beat.of_lane(name[-1]),
-            changed=self._changed,
+            shared=SharedByLanes(self._beat.of_lane(name[-1]), self._changed, self.sharing or NoPeers()),
         )
         if taken is not None:
             self.held[name], _ = self._without_work[name] = taken
@@ -432,8 +432,7 @@ async def take_lane(
     state: LaneState,
     *,
     groups_held: bool = False,
-    beat: Beat | None = None,
-    changed: asyncio.Event | None = None,
+    shared: SharedByLanes | None = None,
 ) -> tuple[Dispatcher, Source] | None:
     """Take a lane in the state that was read, and start to read it; None where it was not free."""
     lane = lanes.lane(name)
@@ -443,9 +442,9 @@ async def take_lane(
     source = lanes.source(name, lease_term)
     try:
         dispatcher = await Dispatcher.start(
-            lane, source, lanes.terms, lease_term, state, groups_held=groups_held, beat=beat, changed=changed
+            lane, source, lanes.terms, lease_term, state, groups_held=groups_held, shared=shared
         )
     except Exception:  # another process may be able to work it, and need not wait for the lease to expire
-        await lane.release(lease_term, last=state.last, reach=state.reach, clean=lease_term.clean)
+        await lane.release(lease_term, last=state.last, read_to=state.read_to)
         raise
     return dispatcher, source

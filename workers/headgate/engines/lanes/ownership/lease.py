@@ -2,7 +2,7 @@
 docs/internals/protocols/lease.md.
 
 Thin: `lanes/ownership/decide_lease.py` interprets an answer; this module sends and reads. It knows no engine: `last`
-and `reach` are passed and returned as the table stores them.
+and `read_to` are passed and returned as the table stores them.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Lane:
                 self._update(
                     {"epoch": epoch, "taken": sent_us, "touched": sent_us, "progress": 0},
                     is_("epoch", state.epoch),
-                    is_("touched", state.touched_us or None),  # `last`, `reach` and `released` are as they were read
+                    is_("touched", state.touched_us or None),  # `last` is as it was read
                     is_("lent", state.reserved),
                     is_("lent_to", state.reserved_up_to),
                     is_("purged_before", state.purged_before_us),  # a purge meanwhile saw no owner to wait for
@@ -78,15 +78,14 @@ class Lane:
         outcome = await self.host.store.decide(batch, within_s=TAKE_WITHIN_S)
         if not outcome.applied:
             return None
-        clean = state.released == state.epoch
         now_us = self.host.now_us()
         lease_term = LeaseTerm(
-            lock, epoch, self.terms.promise(sent_us), state.reserved, state.purged_before_us, clean, now_us
+            lock, epoch, self.terms.promise(sent_us), state.reserved, state.purged_before_us, now_us
         )
         return lease_term if lease_term.may_act(now_us) else None
 
     async def touch(
-        self, lease_term: LeaseTerm, *, last: Value, reach: Value, progress: int
+        self, lease_term: LeaseTerm, *, last: Value, read_to: Value, progress: int
     ) -> tuple[RenewalResult, LeaseTerm, LaneState | None]:
         """Renew the lease and move the position, in one conditional batch; returns its meaning, and the lane if it
         was rejected.
@@ -96,7 +95,7 @@ class Lane:
         """
         sent_us = self.host.now_us()
         attempt = self.host.uuid()
-        moved = {"touched": sent_us, "progress": progress, "last": last, "reach": reach}
+        moved = {"touched": sent_us, "progress": progress, "last": last, "read_to": read_to}
         batch = BatchIf(
             [
                 self._update(
@@ -124,14 +123,11 @@ class Lane:
             lease_term = lease_term.renewed(self.terms.promise(sent_us))
         return touched, lease_term, state
 
-    async def release(self, lease_term: LeaseTerm, *, last: Value, reach: Value, clean: bool = True) -> bool:
-        """Release the lane, with the statement that nothing in it is a crash suspect, unless suspects of an earlier
-        owner remain. False if this process no longer owned it. It needs no clock: `touched` is another one than any
-        taker has read before."""
+    async def release(self, lease_term: LeaseTerm, *, last: Value, read_to: Value) -> bool:
+        """Release the lane. False if this process no longer owned it. It needs no clock: `touched` is another one
+        than any taker has read before."""
         touched_us = lease_term.promise.sent_us + 1
-        final: dict[str, Value] = {"lock": None, "last": last, "reach": reach, "touched": touched_us}
-        if clean:
-            final["released"] = lease_term.epoch
+        final: dict[str, Value] = {"lock": None, "last": last, "read_to": read_to, "touched": touched_us}
         update = self._update(final, is_("lock", lease_term.lock), attempt=self.host.uuid())
         outcome = await self._decide(update)
         return outcome is not None and outcome.applied
@@ -203,8 +199,7 @@ def lane_state(row: Any) -> LaneState:
         stop=row.stop or 0,
         reserved=row.lent,
         last=row.last,
-        reach=row.reach,
-        released=row.released,
+        read_to=row.read_to,
         progress=row.progress or 0,
         touched_us=row.touched or 0,
         purged_before_us=row.purged_before or 0,

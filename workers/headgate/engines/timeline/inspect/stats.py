@@ -124,7 +124,7 @@ def _lane_stats(lane: _Lane, settings: TimelineSettings, now_us: int) -> LaneSta
         owner=None if state.lock is None else str(state.lock),
         epoch=state.epoch,
         last_us=_time_us(lane.position),
-        reach_us=_time_us(view.reach),
+        read_to_us=_time_us(view.read_to),
         touched_us=state.touched_us,
         oldest_due_us=lane.oldest_us,
         is_mine=mine is not None,

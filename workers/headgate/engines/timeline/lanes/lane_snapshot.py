@@ -54,15 +54,16 @@ class LaneView:
         return stored if self.mine is None else max(stored, self.mine.position.last)
 
     @property
-    def reach(self) -> int:
-        """Nothing beyond it was ever handed out."""
-        stored = order_of(self.state.reach)
-        return stored if self.mine is None else max(stored, self.mine.position.reach)
+    def read_to(self) -> int:
+        """How far its owner has read; elsewhere as of its last renewal."""
+        stored = order_of(self.state.read_to)
+        return stored if self.mine is None else max(stored, self.mine.position.read_to)
 
     @property
     def recorded_to(self) -> int:
-        """Nothing beyond it can be on record: neither delivered, nor reserved for a job."""
-        return max(self.reach, order_of(self.state.reserved_up_to))
+        """Nothing beyond it is on record, but for the latest renewal's interval: neither delivered, nor reserved for
+        a job."""
+        return max(self.read_to, order_of(self.state.reserved_up_to))
 
     def part_of_position(self, part_us: int) -> int:
         """The part that its position is in."""
@@ -119,9 +120,9 @@ class LaneRows:
         )
 
     async def facts(self, part: int) -> Facts:
-        """The records of a part; none can exist for one beyond the delivered or reserved ranges."""
+        """The records of a part; none exist for one that is not due."""
         view = self._view
-        if part > part_at(view.recorded_to, self._settings.part_us):
+        if part * self._settings.part_us > self._host.now_us() + self._settings.skew_us:
             return {}
         facts = await read_facts(self._host, self._settings, view.generation, view.shard, part)
         for key, of_row in facts.items():

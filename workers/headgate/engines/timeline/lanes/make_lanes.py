@@ -26,9 +26,8 @@ async def make_lanes(host: Host, settings: TimelineSettings, generation: Generat
             "epoch": 0,
             "stop": 0,
             "purged_before": 0,
-            "released": 0,
             "last": begins,
-            "reach": begins,
+            "read_to": begins,
         }
         await host.store.decide(InsertIfAbsent(settings.tables.lanes, values, attempt=host.uuid()))
 

@@ -307,8 +307,7 @@ async def close_free_lane(
     """Close a lane without an owner, if nothing of it is left to deliver; otherwise leave it to an owner that
     delivers.
 
-    Its generation is over. This process delivers nothing, so messages that may have killed an owner stay crash
-    suspects.
+    Its generation is over. This process delivers nothing.
     """
     state = await lanes.lane(name).read_state()
     if state is None or state.is_retired:

@@ -102,9 +102,9 @@ class LaneReader:
         self._row_bytes: int | None = None
         """The size of a row, from the latest rows; None before the first."""
 
-    async def read(self, after: int, *, bytes_max: int) -> LaneSlice:
-        """The rows above a position, as far as now or the bound goes."""
-        rows = await self._read(after, bytes_max)
+    async def read(self, after: int, *, bytes_max: int, up_to: int | None = None) -> LaneSlice:
+        """The rows above a position, as far as now or the bounds go."""
+        rows = await self._read(after, bytes_max, up_to)
         gone = next((at for at, row in enumerate(rows.rows) if self.has_gone(row)), None)
         if gone is not None:
             self.end_at(rows.rows[gone].order - 1)
@@ -130,13 +130,16 @@ class LaneReader:
         """From now on, messages put before this time come as settled."""
         self.purged_before_us = before_us
 
-    async def _read(self, after: int, bytes_max: int) -> LaneSlice:
+    async def _read(self, after: int, bytes_max: int, up_to: int | None) -> LaneSlice:
         now_us = self._host.now_us()
         top = position_order(last_at(now_us))
         if self.ends_at is not None:
             top = min(top, self.ends_at)
         if after >= top:
             return LaneSlice((), after, False)
+        more = up_to is not None and up_to < top
+        if up_to is not None:
+            top = min(top, up_to)
         part_us = self._settings.now.part_us
         last_part = time_us_of(position_at(top)) // part_us
         part = max(time_us_of(position_at(after)), 0) // part_us
@@ -149,7 +152,7 @@ class LaneReader:
             if full or (left <= 0 and reached < top):
                 return LaneSlice(rows, reached, True)
             if part >= last_part:
-                return LaneSlice(rows, top, False)
+                return LaneSlice(rows, top, more)
             part = await self._index.next_part(part + 1, last_part)
             after = position_order(last_at(part * part_us - 1))
 

@@ -42,6 +42,8 @@ from headgate.store.model.types import Value
 RESTAMPS_WITHIN_US = 60 * SECOND_US
 """A row is restamped within this time, or repair has noted its move on the first: the facts of a row include those of
 restamped rows up to this far behind it."""
+RECALLED_AHEAD_US = 60 * SECOND_US
+"""So far ahead records are read at once: reading them part by part would cost short parts a round trip each."""
 _RESERVATION = struct.Struct("<16s16s16sq")
 
 
@@ -72,6 +74,12 @@ class TimelineSource:
         self._writer = lease_term.lock
         self._epoch = lease_term.epoch
         self._stamped_us = 0
+        self._recorded_until_us = lease_term.since_us + settings.now.skew_us
+        """Nobody recorded anything about rows that are due later: earlier owners and jobs deliver what is due."""
+        self._next_recalled = 0
+        """The first part whose records are not read yet."""
+        self._readable_to: int | None = None
+        """Rows may be read up to here, by the records that are read; None: all are read, or none were asked for."""
         self._index = index or PartIndex(host, settings, generation)
         self._passed = Passing(host, settings, generation=generation, shard=shard, writer=lease_term.lock)
         read = partial(read_passed, host, settings.now, generation, shard)
@@ -104,16 +112,33 @@ class TimelineSource:
 
     async def read(self, after: int, *, bytes_max: int) -> LaneSlice:
         """The next rows."""
-        return await self.reading.read(after, bytes_max=bytes_max)
+        return await self.reading.read(after, bytes_max=bytes_max, up_to=self._readable_to)
 
     async def known(self, after: int, up_to: int) -> Facts:
         """The records of all owners and jobs for the parts from one position to another."""
         part_us = self._settings.now.part_us
-        part = max(time_us_of(position_at(after)), 0) // part_us
-        last = (max(time_us_of(position_at(up_to)), 0) + RESTAMPS_WITHIN_US) // part_us
+        return await self._facts_of_parts(
+            _due_us(after) // part_us, (_due_us(up_to) + RESTAMPS_WITHIN_US) // part_us, begin=after
+        )
+
+    async def recall(self, after: int) -> Facts:
+        """The records of the parts ahead, as far as earlier owners and jobs can have come."""
+        if self._next_recalled and (self._readable_to is None or after < self._readable_to):
+            return {}
+        part_us = self._settings.now.part_us
+        until_us = min(_due_us(after) + RECALLED_AHEAD_US + RESTAMPS_WITHIN_US, self._recorded_until_us)
+        first, last = max(self._next_recalled, _due_us(after) // part_us), until_us // part_us
+        facts = await self._facts_of_parts(first, last, begin=after) if first <= last else {}
+        self._next_recalled = last + 1
+        self._readable_to = None
+        if self._next_recalled * part_us <= self._recorded_until_us:
+            self._readable_to = self.order_at(self._next_recalled * part_us - 1 - RESTAMPS_WITHIN_US)
+        return facts
+
+    async def _facts_of_parts(self, part: int, last: int, *, begin: int) -> Facts:
         whole: Facts = {}
         while True:
-            async for facts in read_pieces(self._host, self._settings.now, self._key(part), begin=after):
+            async for facts in read_pieces(self._host, self._settings.now, self._key(part), begin=begin):
                 merge_facts(whole, facts)
                 for key, of_row in facts.items():
                     self._begun(key, of_row.epoch)
@@ -278,6 +303,10 @@ class TimelineSource:
         return pack_reservation(
             reservation.job, position_at(reservation.first), position_at(reservation.last), reservation.deadline_us
         )
+
+
+def _due_us(order: int) -> int:
+    return max(time_us_of(position_at(order)), 0)
 
 
 def pack_reservation(job: UUID, first: UUID, last: UUID, deadline_us: int) -> bytes:

@@ -159,7 +159,7 @@ class Leader:
             self._turns += 1
             try:
                 touched, self._lease_term, _ = await self._lane.touch(
-                    self._lease_term, last=self._state.last, reach=self._state.reach, progress=self._turns
+                    self._lease_term, last=self._state.last, read_to=self._state.read_to, progress=self._turns
                 )
             except STORE_ERRORS:
                 continue
@@ -167,7 +167,7 @@ class Leader:
 
     async def give_back(self) -> None:
         """Let the next one start at once."""
-        await self._lane.release(self._lease_term, last=self._state.last, reach=self._state.reach)
+        await self._lane.release(self._lease_term, last=self._state.last, read_to=self._state.read_to)
 
 
 class TooOldToCheck(Unavailable):

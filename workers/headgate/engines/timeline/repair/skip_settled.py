@@ -2,7 +2,7 @@
 repeatedly from the same position (docs/internals/protocols/spark.md, "Source: a stream").
 
 It is a lease term like any other, and a short one: take, read the record and then the rows, record the passed rows,
-and release the lane with its position moved. It delivers nothing, and crash suspects stay suspects.
+and release the lane with its position moved. It delivers nothing.
 
 Invariants: `last` moves over rows all of whose messages are settled, none left out, and only once their ids are in
 `passed`; all of it within the lease, or the lane is left as it was.
@@ -13,7 +13,7 @@ from __future__ import annotations
 from headgate.engines.context import Host
 from headgate.engines.lanes.delivery.rows import LaneRow
 from headgate.engines.lanes.lane_name import LaneName
-from headgate.engines.lanes.log.settle_log_format import RowFacts, bits_of
+from headgate.engines.lanes.log.settle_log_format import Facts, RowFacts, bits_of, merge_facts
 from headgate.engines.timeline.lanes.timeline_lanes import lane_of
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.source import TimelineSource
@@ -36,11 +36,10 @@ async def pass_over_settled(host: Host, sender: Sender, name: LaneName) -> bool:
         return False
     generation, shard = name
     source = TimelineSource(host, sender, Live(None), generation=generation, shard=shard, lease_term=lease_term)
-    last, reach = source.order_of(state.last), source.order_of(state.reach)
+    last, read_to = source.order_of(state.last), source.order_of(state.read_to)
     passed: list[LaneRow] = []
     try:
-        up_to = max(reach, source.order_of(state.reserved_up_to))
-        passed = await _settled_rows(source, last, up_to)
+        passed = await _settled_rows(source, last)
         if passed:
             await source.write_passed(passed)
         if not lease_term.may_act(host.now_us()):
@@ -51,18 +50,18 @@ async def pass_over_settled(host: Host, sender: Sender, name: LaneName) -> bool:
     released = await lane.release(
         lease_term,
         last=source.stored(moved_to) if passed else state.last,
-        reach=source.stored(max(reach, moved_to)) if passed else state.reach,
-        clean=lease_term.clean,
+        read_to=source.stored(max(read_to, moved_to)) if passed else state.read_to,
     )
     return released and bool(passed)
 
 
-async def _settled_rows(source: TimelineSource, last: int, up_to: int) -> list[LaneRow]:
+async def _settled_rows(source: TimelineSource, last: int) -> list[LaneRow]:
     """The rows above the position, up to the first of which something is not settled."""
-    facts = await source.known(last, up_to)
+    facts: Facts = {}
     passed: list[LaneRow] = []
     after, more = last, True
-    while more and len(passed) < ROWS_MAX and after < up_to:
+    while more and len(passed) < ROWS_MAX:
+        merge_facts(facts, await source.recall(after))
         piece = await source.read(after, bytes_max=SLICE_BYTES)
         elsewhere = source.settled_elsewhere(piece.rows, facts)
         for row in piece.rows:
