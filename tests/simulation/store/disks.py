@@ -60,7 +60,7 @@ class StoredLane:
     shard: int
     epoch: int
     last: UUID
-    reach: UUID
+    read_to: UUID
     purged_before_us: int
     attempt: UUID | None
 
@@ -124,7 +124,7 @@ class Disks:
                     shard,
                     _value(row, "epoch", now_s),
                     _value(row, "last", now_s),
-                    _value(row, "reach", now_s),
+                    _value(row, "read_to", now_s),
                     _value(row, "purged_before", now_s) or 0,
                     _value(row, "attempt", now_s),
                 )

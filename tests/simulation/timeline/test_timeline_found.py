@@ -75,14 +75,18 @@ def test_a_purge_between_the_reading_of_a_row_and_the_books_settles_that_row_too
         engine = await opened(consumer, store)
         purger = Consumer(queue, "purger", DeliveryLog())
         purging = await opened(purger)
-        receiving = consumer.process.start(received(consumer, engine))
-        await asyncio.sleep(0.5)
+        consumer.process.start(_wants_lanes(engine))
+        await asyncio.sleep(2)
         before = purger.process.start(purging.purge())
         await before
         purged.set()
-        return [each.payload for each in await receiving]
+        return [each.payload for each in await consumer.process.start(received(consumer, engine))]
 
     assert [] == simulate(scenario, settings=ONE_LANE)
+
+
+async def _wants_lanes(engine: TimelineQueue) -> None:
+    engine.lanes.want(100)
 
 
 def test_a_lane_that_was_checked_before_a_purge_is_not_taken_as_it_was_then() -> None:

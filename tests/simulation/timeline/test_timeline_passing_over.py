@@ -68,7 +68,7 @@ def test_it_stops_before_the_first_message_that_is_not_settled(left: frozenset[i
         assert (None, None) == (after.lock, after.reserved)
         if 0 not in left:
             assert position_order(after.last) > position_order(before.last)
-        assert position_order(after.last) <= position_order(after.reach) or 0 in left
+        assert position_order(after.last) <= position_order(after.read_to) or 0 in left
         assert sorted(open_) == await rest_of(queue)
         assert sorted(put[at] for at in left) == sorted(open_)
 

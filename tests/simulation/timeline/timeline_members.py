@@ -514,7 +514,7 @@ class Reserving(Member):
             Live(None),
             generation=generation.number,
             shard=int(str(lane.key["shard"])),
-            lease_term=LeaseTerm(engine.host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True, 0),
+            lease_term=LeaseTerm(engine.host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, 0),
         )
         reserver = RangeReserver(engine.host, lane, source)
         now_us = self.now_us()

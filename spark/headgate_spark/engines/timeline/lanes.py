@@ -102,7 +102,7 @@ class TimelineLane:
     def source(self) -> TimelineSource:
         """A source with a writer of its own: two that settle never share one."""
         generation, shard = self._at
-        lease_term = LeaseTerm(self._host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, True, 0)
+        lease_term = LeaseTerm(self._host.uuid(), 0, Promise.until(0, sent_us=0), None, 0, 0)
         sender = self._engine.producer.sender
         return TimelineSource(
             self._host, sender, Live(None), generation=generation, shard=shard, lease_term=lease_term
