@@ -12,7 +12,7 @@ from headgate.engines.packed_row import unpack
 from headgate.engines.timeline.model.decide_place import decide_shard
 from headgate.engines.timeline.model.layout import MessagePlace, RowPlace, id_bytes
 from headgate.engines.timeline.model.settings import GenerationSettings
-from headgate.engines.timeline.put.decide_once import CLAIMED_AT_ONCE_MAX, SLOTS_A_SHARE_MAX, slot_of
+from headgate.engines.timeline.put.decide_once import CLAIMED_AT_ONCE_MAX, SLOTS_A_SHARE_MAX
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.errors import HeadgateError, Unavailable
 from headgate.store.model.positions import position_order
@@ -312,16 +312,19 @@ def test_the_rows_and_the_notes_of_several_slots_are_a_write_each() -> None:
     simulate(scenario)
 
 
-def test_an_error_of_one_share_reports_that_others_may_be_put() -> None:
+@pytest.mark.parametrize("scope", [None, "task 7"])
+def test_an_error_of_one_share_reports_that_others_may_be_put(scope: str | None) -> None:
+    """A share of other slots, or a later one of the same scope."""
+
     async def scenario(queue: Queue) -> None:
         client = queue.client("first")
 
         async def refuse_one(statement: object) -> None:
-            if isinstance(statement, BatchIf) and statement.statements[0].values[1] == slot_of(b"key 3", None):
+            if isinstance(statement, BatchIf) and any(b"key 300" in each.values for each in statement.statements):
                 raise Unavailable("refused in this test")
 
         client.store.gate = refuse_one
-        many = [NewMessage(b"x", once=f"key {number}") for number in range(20)]
+        many = [NewMessage(b"x", once=f"key {number}", once_scope=scope) for number in range(301)]
         with pytest.raises(OutcomeUnknown, match="Only some of the messages are put"):
             await client.process.start(client.once.put(many))
 

@@ -123,7 +123,10 @@ class OncePuts:
             return await self._put_share(line[0], firsts)
         ids: dict[OnceKey, str] = {}
         for share in line:
-            ids |= await self._put_share(share, {key: firsts[key] for of_slot in share for key in of_slot})
+            try:
+                ids |= await self._put_share(share, {key: firsts[key] for of_slot in share for key in of_slot})
+            except Unavailable as error:
+                raise _in_part(error) if ids else error from None
         return ids
 
     async def _put_share(self, share: Share, firsts: Mapping[OnceKey, NewMessage]) -> dict[OnceKey, str]:
@@ -391,11 +394,16 @@ async def _outcomes(works: Sequence[Coroutine[Any, Any, T]], at_once: int) -> li
 
 
 def _all_of(outcomes: Sequence[T | BaseException]) -> list[T]:
-    """The results, or the first error. Where others have succeeded, an error is no promise that nothing was put."""
+    """The results, or the first error."""
     results = [each for each in outcomes if not isinstance(each, BaseException)]
     for error in outcomes:
         if isinstance(error, BaseException):
-            if results and isinstance(error, Unavailable) and not isinstance(error, OutcomeUnknown):
-                raise OutcomeUnknown("Only some of the messages are put", remedy="put them again") from error
-            raise error
+            raise _in_part(error) if results else error
     return results
+
+
+def _in_part(error: BaseException) -> BaseException:
+    """The error of some messages of a put, where others are put: it is no promise that nothing was put."""
+    if isinstance(error, OutcomeUnknown) or not isinstance(error, Unavailable):
+        return error
+    return OutcomeUnknown("Only some of the messages are put", remedy="put them again", last=error.message)
