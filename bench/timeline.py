@@ -3,6 +3,7 @@ from.
 
 Parts, each of which can be measured by itself (`--only`):
 - put: messages per client CPU second, compared with bare unlogged batches of a hundred;
+- once: puts with once keys, compared with the same puts without;
 - json: single puts of dicts and of bytes, in the same rounds;
 - path: put, receive and acknowledge, producer and consumer in separate processes, compared with the origin's loop;
 - delivery: the lateness of messages at a thousand per second;
@@ -39,13 +40,13 @@ from bench.servers import ServerKind, Servers
 from bench.store_work import KEYSPACE, TABLES, RequestKind
 from bench.timeline_depth import Depth, measure_depth
 from bench.timeline_origin import ORIGIN_TABLES
-from bench.timeline_work import SECOND_US, WORKERS_VISIBILITY_US, Do, Form, Work, new_queue, shared
+from bench.timeline_work import SECOND_US, WORKERS_VISIBILITY_US, Do, Form, Keys, Work, new_queue, shared
 from bench.window import take_window
 from headgate.local import progress
 
 OURS, ORIGIN, DRIVER_ALONE = "bench.timeline_headgate", "bench.timeline_origin", "bench.store_driver"
 USUAL, SYNCED = ServerKind(), ServerKind("batch")
-PARTS = ("put", "json", "path", "delivery", "depth", "synced")
+PARTS = ("put", "once", "json", "path", "delivery", "depth", "synced")
 QUICK_PARTS = PARTS[:-1]
 """The last does nothing that the first two do not, on a second server."""
 TOTAL_S_MAX = 1_200.0
@@ -69,6 +70,7 @@ class Puts:
     batch: int
     delay_us: int = 0
     target: Target | None = None
+    keys: Keys | None = None
 
 
 SINGLE = Puts("1,000 single callers", 1_000, 1, target=Target(Side.AT_LEAST, 1.8))
@@ -76,6 +78,14 @@ BATCHES = Puts("32 callers of 100", 32, 100, target=Target(Side.AT_LEAST, 4.0))
 SCHEDULED = Puts("scheduled, 32 callers of 100", 32, 100, HOUR_US, Target(Side.AT_LEAST, 0.6))
 SCHEDULED_SINGLE = Puts("scheduled, 1,000 single callers", 1_000, 1, HOUR_US)
 PUTS = (SINGLE, BATCHES, SCHEDULED, SCHEDULED_SINGLE)
+WITHOUT_KEYS = Puts("without keys, 32 callers of 100", 32, 100)
+KEYED = (
+    Puts("in scopes, 8 callers of 200", 8, 200, keys=Keys.SCOPED, target=Target(Side.AT_LEAST, 5_000, Of.VALUE)),
+    Puts("8 callers of 50", 8, 50, keys=Keys.EACH),
+    Puts("64 single callers", 64, 1, keys=Keys.EACH),
+    Puts("put again in scopes, 8 callers of 200", 8, 200, keys=Keys.REPEATED),
+    WITHOUT_KEYS,
+)
 BARE = "driver's batches of 100"
 BARE_JOB: Job = {"kind": RequestKind.BATCH.value, "rows": 100, "in_flight": 16, "requests_max": 10**9}
 
@@ -133,7 +143,7 @@ def measure(plan: Plan) -> Results:
             else:
                 bench.measure(part)
     results.checked.append(
-        "every put was sent without a lightweight transaction, and each lane sent at most one per second"
+        "puts without once keys were sent without lightweight transactions, and each lane sent at most one per second"
     )
     return results
 
@@ -152,6 +162,8 @@ class _Bench:
         """One part."""
         if part == "put":
             self._put(part, USUAL, PUTS)
+        elif part == "once":
+            self._keyed(part)
         elif part == "json":
             self._forms(part)
         elif part == "path":
@@ -201,12 +213,42 @@ class _Bench:
         self._results.cases.append(Measured(rounds, tuple(figures), tuple(known), part))
 
     def _put_window(self, kind: ServerKind, puts: Puts, seconds: float) -> Window:
-        work = Work(Do.PUT, new_queue(), seconds, callers=puts.callers, batch=puts.batch, delay_us=puts.delay_us)
+        work = Work(
+            Do.PUT,
+            new_queue(),
+            seconds,
+            callers=puts.callers,
+            batch=puts.batch,
+            delay_us=puts.delay_us,
+            keys=puts.keys,
+        )
         return self._window(puts.name, kind, {self._servers.client(kind, OURS, "producer"): work})
 
     def _bare_window(self, kind: ServerKind, seconds: float) -> Window:
         client = self._servers.client(kind, DRIVER_ALONE)
         return take_window(BARE, {client: {**BARE_JOB, "seconds": seconds}}, [self._servers.at(kind).pid])
+
+    # ---- once keys
+
+    def _keyed(self, part: str) -> None:
+        self.warm_up(USUAL)
+        by_name = {each.name: each for each in KEYED}
+        seconds = self._plan.seconds * 2
+
+        def take(name: str) -> Window:
+            return self._put_window(USUAL, by_name[name], seconds)
+
+        with progress.step(f"{part}: puts", expect_s=len(KEYED) * (self._plan.rounds * seconds + 2)):
+            for name in by_name:
+                take(name)
+            rounds = self._take(f"put with once keys ({part})", list(by_name), take)
+        figures: list[Figure] = []
+        for each in KEYED[:-1]:
+            case = _case("put with once keys", each.name, USUAL)
+            for figure in figures_of(rounds, PUT_METRICS, each.name, WITHOUT_KEYS.name, case=case):
+                promised = each.target if figure.metric == ROWS_PER_S.name else None
+                figures.append(replace(figure, target=promised))
+        self._results.cases.append(Measured(rounds, tuple(figures), (), part))
 
     # ---- json
 

@@ -1,6 +1,7 @@
 """bench-timeline's contender: a timeline queue through its engine, as an application would use it.
 
-A process is a producer or a consumer. LWTs are counted after each run: a put sends none, and a lane one per second.
+A process is a producer or a consumer. LWTs are counted after each run: a lane sends one per second, and a put sends
+none unless its messages have once keys.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from bench.timeline_putting import Putting
 from bench.timeline_receiving import Receiving
 from bench.timeline_run import Run
 from bench.timeline_work import LANES, Do, Work, work_of
+from headgate.engines.contract import MessageState
 from headgate.engines.timeline.model.layout import MessagePlace, id_bytes
 from headgate.errors import Bug
 from headgate.store.model.statements import Select
@@ -57,7 +59,8 @@ class TimelineContender(Contender):
         if run is None or work is None:
             raise Bug("the run did nothing")
         self._check_lwts(run, work)
-        checked = self._thread.run(self._check_ids(run))
+        check = self._check_ids if work.keys is None else self._check_states
+        checked = self._thread.run(check(run))
         if not work.keeps:
             self._thread.run(self._process.close_queue())
         timed = [0.0] if work.baseline_name else run.latencies_s
@@ -68,9 +71,19 @@ class TimelineContender(Contender):
         self._thread.stop()
 
     def _check_lwts(self, run: Run, work: Work) -> None:
+        if work.keys is not None:
+            return
         allowed = 0 if work.do in PUTS else LANES * (2 + int(run.wall_s / TOUCHES_A_LANE_S))
         if self._lwts > allowed:
             raise Bug("more lightweight transactions than promised", sent=self._lwts, allowed=allowed)
+
+    async def _check_states(self, run: Run) -> int:
+        """The same where a message may lie at another place than its first: the queue is asked."""
+        sample = random.sample(run.ids, min(RECEIPTS_MAX, len(run.ids)))
+        for message_id in sample:
+            if (await self._process.current.where(message_id)).fate is MessageState.NOT_FOUND:
+                raise Bug("an acknowledged message is not found", message_id=message_id)
+        return len(sample)
 
     async def _check_ids(self, run: Run) -> int:
         """A sample of the acknowledged messages is read at its places."""

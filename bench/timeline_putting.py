@@ -6,12 +6,13 @@ import asyncio
 import itertools
 import json
 import time
+import uuid
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from bench.timeline_process import TimelineProcess
 from bench.timeline_run import Run
-from bench.timeline_work import DICTS, PAYLOADS, TIMED_ONE_IN, Do, Form, Work, stamped
+from bench.timeline_work import DICTS, PAYLOADS, TIMED_ONE_IN, Do, Form, Keys, Work, stamped
 from headgate.client.model.outgoing import build_plain_message
 from headgate.client.model.payloads import CONTENT_TYPE, JSON
 from headgate.engines.contract import NewMessage
@@ -33,12 +34,16 @@ class Putting(Run):
     def __init__(self, process: TimelineProcess) -> None:
         super().__init__(process)
         self._payload = itertools.cycle(PAYLOADS)
+        run = uuid.uuid4().hex[:12]
+        self._callers = (f"{run} {number}" for number in itertools.count())
 
     async def work(self, work: Work) -> None:
         if work.do is Do.PACE:
             await self._pace(work)
             return
         caller = self._in_batches if work.batch > 1 else self._singly if work.form is None else self._formed
+        if work.keys is not None:
+            caller = self._keyed
         await asyncio.gather(*(caller(work, number % TIMED_ONE_IN == 0) for number in range(work.callers)))
 
     async def _singly(self, work: Work, timed: bool) -> None:
@@ -84,6 +89,28 @@ class Putting(Run):
             due_us = self.process.clock.now_us() + delay_us if delay_us else None
             try:
                 ids = await put([NewMessage(each, due_us) for each in itertools.islice(payload, work.batch)])
+            except HeadgateError as error:
+                self.fail(error)
+                continue
+            done += len(ids)
+            self.requests += 1
+            self._timed(sent, ids)
+        self.rows += done
+
+    async def _keyed(self, work: Work, _: bool) -> None:
+        """Each message with a once key, of which no other caller has one."""
+        caller = next(self._callers)
+        done = 0
+        while self.on:
+            call = 0 if work.keys is Keys.REPEATED else done
+            scope = None if work.keys is Keys.EACH else f"{caller} {call}"
+            messages = [
+                NewMessage(next(self._payload), once=f"{caller} {call} {number}", once_scope=scope)
+                for number in range(work.batch)
+            ]
+            sent = time.perf_counter()
+            try:
+                ids = await self.queue.put(messages)
             except HeadgateError as error:
                 self.fail(error)
                 continue

@@ -52,6 +52,17 @@ class Form(StrEnum):
     DICTS = "dicts"
 
 
+class Keys(StrEnum):
+    """The once keys of a producer's messages."""
+
+    EACH = "each for itself"
+    """Keys without a scope, as an application passes them."""
+    SCOPED = "in scopes"
+    """A scope for each call, as bulk writers pass them."""
+    REPEATED = "repeated"
+    """As in scopes, and each call has the keys of the first: a message that was put before."""
+
+
 @dataclass(frozen=True)
 class Work:
     """One run. `queue` and `creation` are uuids in hexadecimal; without a creation the tables are shared."""
@@ -65,6 +76,7 @@ class Work:
     delay_us: int = 0
     """Due this long after the put; 0 is at once."""
     rate: int = 0
+    keys: Keys | None = None
     form: Form | None = None
     """Messages are built from this as the SDK builds them; None: they are the engine's."""
     visibility_us: int | None = None
@@ -82,8 +94,9 @@ class Work:
 
 def work_of(job: Job) -> Work:
     """The request to a client process."""
-    form = job.get("form")
-    return Work(**{**job, "do": Do(job["do"]), "form": None if form is None else Form(form)})
+    form, keys = job.get("form"), job.get("keys")
+    own = {"do": Do(job["do"]), "form": form and Form(form), "keys": keys and Keys(keys)}
+    return Work(**{**job, **own})
 
 
 def new_queue() -> str:

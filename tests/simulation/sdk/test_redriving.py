@@ -12,6 +12,7 @@ from headgate.client.model.outgoing import Put
 from headgate.client.queue import Queue
 from headgate.client.redriving import DEATH_REASON, SOURCE_QUEUE, RedriveResult, SkipReason
 from headgate.errors import InvalidRequest, Unavailable
+from headgate.store.model.statements import BatchIf
 from tests.kit.simulated_store import Cluster
 from tests.kit.simulated_world import World
 from tests.simulation.sdk.sdk_world import Shop, queue_text
@@ -25,14 +26,15 @@ def dead(payload: str, *, source: str | None = "shop/emails", reason: str = "Val
     return Put(payload, attributes=attributes)
 
 
-def simulate(scenario: Scenario) -> None:
-    """Run a scenario in a process with a queue and its dead-letter queue."""
+def simulate(scenario: Scenario, *, sent: list[Any] | None = None) -> None:
+    """Run a scenario in a process with a queue and its dead-letter queue, whose statements are collected."""
 
     async def run(shop: Shop) -> None:
         await shop.apply(
             queue_text("{shards: 1, deadLetter: emails-dead}"), queue_text("{shards: 1}", name="emails-dead")
         )
         program = shop.program("program")
+        program.store.sent = [] if sent is None else sent
 
         async def work() -> None:
             await program.connection.open()
@@ -65,6 +67,21 @@ def test_each_message_returns_to_its_source_and_the_others_stay_with_a_reason() 
         assert {} == {name: value for name, value in message.attributes.items() if "dead" in name}
 
     simulate(scenario)
+
+
+def test_messages_that_died_within_ten_seconds_claim_their_keys_together() -> None:
+    sent: list[Any] = []
+
+    async def scenario(emails: Queue, dead_letters: Queue) -> None:
+        await dead_letters.put_many([dead(str(number)) for number in range(100)])
+        sent.clear()
+        assert 100 == (await dead_letters.redrive()).moved
+        batches = [each for each in sent if isinstance(each, BatchIf)]
+        claims = [each for each in batches if each.statements[0].shape.table.name.endswith("_once")]
+        assert 100 == sum(len(each.statements) for each in claims)
+        assert len(claims) <= 4  # two receives, and a border of ten seconds
+
+    simulate(scenario, sent=sent)
 
 
 def test_only_the_ids_that_are_named_are_moved() -> None:

@@ -8,13 +8,16 @@ from dataclasses import replace
 import pytest
 
 from headgate.engines.contract import NewMessage
+from headgate.engines.packed_row import unpack
 from headgate.engines.timeline.model.decide_place import decide_shard
 from headgate.engines.timeline.model.layout import MessagePlace, RowPlace, id_bytes
 from headgate.engines.timeline.model.settings import GenerationSettings
-from headgate.engines.timeline.put.once import CLAIMED_AT_ONCE_MAX
+from headgate.engines.timeline.put.decide_once import CLAIMED_AT_ONCE_MAX, SLOTS_A_SHARE_MAX
 from headgate.engines.timeline.put.row_sender import Sender
-from headgate.errors import HeadgateError
-from headgate.store.model.statements import Select
+from headgate.errors import HeadgateError, Unavailable
+from headgate.store.model.positions import position_order
+from headgate.store.model.statements import BatchIf, Insert, Select
+from headgate.store.store import OutcomeUnknown
 from tests.simulation.timeline.timeline_puts import SECOND, SETTINGS, Client, Queue, Reader, simulate
 
 KEYED = NewMessage(b"invoice", once="invoice 7")
@@ -267,5 +270,75 @@ def test_keys_that_are_claimed_together_lie_in_one_shard_and_those_of_groups_in_
         ids = await client.process.start(client.once.put(grouped))
         shards = [MessagePlace.from_bytes(id_bytes(each)).row.shard for each in ids]
         assert [decide_shard(b"g%d" % (at % 9), 3) for at in range(90)] == shards
+
+    simulate(scenario)
+
+
+async def hold_claims(statement: object) -> None:
+    """Claims take long."""
+    if isinstance(statement, BatchIf):
+        await asyncio.sleep(0.1)
+
+
+def test_a_large_put_of_slow_claims_needs_no_restamped_rows() -> None:
+    """A place is proposed just before its claim, and not when the put began."""
+
+    async def scenario(queue: Queue) -> None:
+        client = queue.client("first")
+        client.store.gate = hold_claims
+        ids = await client.process.start(
+            client.once.put([NewMessage(b"x", once=f"key {number}") for number in range(600)])
+        )
+        assert 600 == len(set(ids))
+        cells = [each.values[-1] for each in client.store.sent_to("work") if isinstance(each, Insert)]
+        assert 600 == len(cells)
+        assert [] == [cell for cell in cells if isinstance(cell, bytes) and unpack(cell).replaces is not None]
+
+    simulate(scenario)
+
+
+def test_the_rows_and_the_notes_of_several_slots_are_a_write_each() -> None:
+    async def scenario(queue: Queue) -> None:
+        client = queue.client("first")
+        await client.process.start(client.once.put([KEYED]))  # its index row is written
+        client.store.sent.clear()
+        many = [NewMessage(b"x", once=f"key {number}") for number in range(SLOTS_A_SHARE_MAX)]
+        await client.process.start(client.once.put(many))
+        claims = [each for each in client.store.sent if isinstance(each, BatchIf)]
+        writes = [each for each in client.store.sent if not isinstance(each, BatchIf)]
+        assert SLOTS_A_SHARE_MAX == len(claims)
+        assert [SLOTS_A_SHARE_MAX, SLOTS_A_SHARE_MAX] == [len(each.statements) for each in writes]
+
+    simulate(scenario)
+
+
+@pytest.mark.parametrize("scope", [None, "task 7"])
+def test_an_error_of_one_share_reports_that_others_may_be_put(scope: str | None) -> None:
+    """A share of other slots, or a later one of the same scope."""
+
+    async def scenario(queue: Queue) -> None:
+        client = queue.client("first")
+
+        async def refuse_one(statement: object) -> None:
+            if isinstance(statement, BatchIf) and any(b"key 300" in each.values for each in statement.statements):
+                raise Unavailable("refused in this test")
+
+        client.store.gate = refuse_one
+        many = [NewMessage(b"x", once=f"key {number}", once_scope=scope) for number in range(301)]
+        with pytest.raises(OutcomeUnknown, match="Only some of the messages are put"):
+            await client.process.start(client.once.put(many))
+
+    simulate(scenario)
+
+
+def test_grouped_keys_of_several_slots_are_placed_in_the_order_of_the_put() -> None:
+    async def scenario(queue: Queue) -> None:
+        client = queue.client("first")
+        many = [
+            NewMessage(b"x", group="g", once=f"key {number}", once_scope=f"s{number % 3}") for number in range(60)
+        ]
+        ids = await client.process.start(client.once.put(many))
+        orders = [position_order(MessagePlace.from_bytes(id_bytes(each)).row.due) for each in ids]
+        assert sorted(orders) == orders
 
     simulate(scenario)

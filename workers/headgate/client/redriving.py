@@ -30,6 +30,8 @@ AT_ONCE: Final = 200
 WAIT_S: Final = 8.0
 """Longer than it takes to get the lanes of a queue that has no consumers."""
 IDLE_S: Final = 2.0
+SCOPE_US: Final = 10_000_000
+"""Messages that died within this time claim their keys together: one by one they cost some twenty times as much."""
 IDS_MAX: Final = 10_000
 LIVE: Final = (MessageState.WAITING, MessageState.IN_FLIGHT, MessageState.LATE)
 HELD_MAX: Final = 10_000
@@ -214,5 +216,6 @@ async def redrive(
 def _put(message: Message) -> Put:
     """The message as it was before its death; the key differs from that of any later death."""
     attributes = {name: value for name, value in message.attributes.items() if not name.startswith(DEATH_PREFIX)}
-    once = f"redrive {message.id} {message.delivery.due_us}"
-    return Put(message.payload, group=message.group, once=once, attributes=attributes)
+    due_us = message.delivery.due_us
+    once, scope = f"redrive {message.id} {due_us}", f"redrive {due_us // SCOPE_US}"
+    return Put(message.payload, group=message.group, once=once, once_scope=scope, attributes=attributes)

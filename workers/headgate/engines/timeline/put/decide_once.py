@@ -14,13 +14,24 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from hashlib import blake2b
+from typing import TypeVar
 
 from headgate.errors import Bug
 
 SLOTS = 4096
+CLAIMED_AT_ONCE_MAX = 200
+"""Keys of one claim, and rows of one write."""
+SLOTS_A_SHARE_MAX = 8
+"""The slowest of them delays the rows of all; their notes are one batch of few partitions."""
 SECOND_US = 1_000_000
 _TIMES = struct.Struct("<qq")
 _BY_SCOPE, _BY_KEY = b"s", b"k"
+
+OnceKey = tuple[bytes, bytes]
+"""A slot, and a key in it."""
+Share = list[Sequence[OnceKey]]
+"""Keys by their slots, whose rows are written together."""
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,6 +131,28 @@ def decide_finish(
     return Finish.AT_ITS_PLACE if is_distinguishable and restamp_is_owned else Finish.BY_READING
 
 
-def chunks(keys: Sequence[bytes], size: int) -> list[Sequence[bytes]]:
-    """The keys of one slot, as many at once as one batch claims."""
+def line_up(keys: Sequence[OnceKey], *, together: bool = False) -> list[list[Share]]:
+    """The keys of one put in lines of shares: a share follows the one before it in its line. The keys of one slot are
+    in one line, since their claims would hinder each other. All are `together` where places need one order."""
+    by_slot: dict[bytes, list[OnceKey]] = {}
+    for each in keys:
+        by_slot.setdefault(each[0], []).append(each)
+    if together:
+        return [[list(by_slot.values())]]
+    lines: list[list[Share]] = []
+    shared: Share = []
+    for of_slot in by_slot.values():
+        if len(of_slot) > CLAIMED_AT_ONCE_MAX:
+            lines.append([[claim] for claim in chunks(of_slot, CLAIMED_AT_ONCE_MAX)])
+            continue
+        is_full = len(shared) == SLOTS_A_SHARE_MAX or sum(map(len, shared)) + len(of_slot) > CLAIMED_AT_ONCE_MAX
+        if is_full or not shared:
+            shared = []
+            lines.append([shared])
+        shared.append(of_slot)
+    return lines
+
+
+def chunks(keys: Sequence[T], size: int) -> list[Sequence[T]]:
+    """Those of one slot, as many at once as one claim holds."""
     return [keys[start : start + size] for start in range(0, len(keys), size)]

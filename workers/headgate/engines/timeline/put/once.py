@@ -11,24 +11,28 @@ are at its place or name it; the note never outlives the claim.
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from headgate.engines.contract import NewMessage
 from headgate.engines.packed_row import attribute_bytes
 from headgate.engines.timeline.model.decide_place import generation_at
 from headgate.engines.timeline.model.layout import SECOND_US, MessagePlace, RowPlace, id_alone, id_text
+from headgate.engines.timeline.model.row import share_writes
 from headgate.engines.timeline.put.copies import Copy, write_copies
 from headgate.engines.timeline.put.decide_once import (
+    CLAIMED_AT_ONCE_MAX,
     Claim,
     ClaimedKey,
     ClaimStatus,
     Finish,
+    OnceKey,
+    Share,
     chunks,
     decide_finish,
+    line_up,
     slot_of,
     sort_standings,
 )
@@ -43,27 +47,35 @@ from headgate.store.model.rows import Row
 from headgate.store.model.statements import Batch, BatchIf, InsertIfAbsent, Select, Update, UpdateIf, is_
 from headgate.store.store import Outcome, OutcomeUnknown
 
-CLAIMED_AT_ONCE_MAX = 200
 SLOTS_AT_ONCE_MAX = 16
+LINES_AT_ONCE_MAX = 4
 ROUNDS_MAX = 100
 SCOPE_KEYS_MAX = 10_000
 CLAIM_US_MIN = 100_000
 """The assumed duration of claims before the first was measured."""
 CLAIM_US_MAX = SECOND_US
 """A claim that takes longer costs a restamped row, not a delay of every other message."""
+NOTE_BYTES = 100
+"""The size of a note that a message is written, besides its key."""
+
+T = TypeVar("T")
 
 
 @dataclass(slots=True)
 class _Wanted:
-    """One key of a put: its first message, and the places that it may go to."""
+    """One key of a put: its first message, and the place that it may go to."""
 
-    key: bytes
     slot: bytes
+    key: bytes
     message: NewMessage
     place: MessagePlace
     proposal: Claim
     """Of that place."""
-    message_id: str = ""
+    proposed: bytes
+    """The same as it is stored."""
+
+
+_Taken = tuple[_Wanted, ClaimedKey]
 
 
 class OncePuts:
@@ -87,74 +99,94 @@ class OncePuts:
         try:
             if deadline is not None and deadline.is_over(asyncio.get_running_loop().time()):
                 raise not_sent()
-            wanted = self._propose(messages)
-            by_slot: dict[bytes, list[_Wanted]] = {}
-            for one in wanted.values():
-                by_slot.setdefault(one.slot, []).append(one)
+            keys = [_key(message) for message in messages]
+            firsts: dict[OnceKey, NewMessage] = {}
+            for key, message in zip(keys, messages, strict=True):
+                firsts.setdefault(key, message)
+            lines = line_up(list(firsts), together=bool(groups))
             async with _until(deadline, outcome_unknown):
-                await _all_of([self._put_slot(of_slot) for of_slot in by_slot.values()], SLOTS_AT_ONCE_MAX)
+                puts = [self._put_line(line, firsts) for line in lines]
+                ids = _all_of(await _outcomes(puts, LINES_AT_ONCE_MAX))
         finally:
             self._producer.give_turns_back(groups)
-        return [wanted[_key(message)].message_id for message in messages]
+        id_of = {key: message_id for of_line in ids for key, message_id in of_line.items()}
+        return [id_of[key] for key in keys]
 
-    def _propose(self, messages: Sequence[NewMessage]) -> dict[tuple[bytes, bytes], _Wanted]:
-        """A place for each key, chosen before anything is claimed. A key that comes twice is one message. Keys
-        claimed together get adjacent places, unless their groups require otherwise: they are one write then."""
+    def _window_s(self) -> int:
+        return max(1, self._sender.settings.once_window_us // SECOND_US)
+
+    # ---- shares of a put
+
+    async def _put_line(self, line: Sequence[Share], firsts: Mapping[OnceKey, NewMessage]) -> dict[OnceKey, str]:
+        """The ids by their keys."""
+        if len(line) == 1 and sum(map(len, line[0])) == len(firsts):
+            return await self._put_share(line[0], firsts)
+        ids: dict[OnceKey, str] = {}
+        for share in line:
+            try:
+                ids |= await self._put_share(share, {key: firsts[key] for of_slot in share for key in of_slot})
+            except Unavailable as error:
+                raise _in_part(error) if ids else error from None
+        return ids
+
+    async def _put_share(self, share: Share, firsts: Mapping[OnceKey, NewMessage]) -> dict[OnceKey, str]:
+        """Places are proposed just before they are claimed, in the order of the messages. The rows are one write."""
+        wanted = self._propose(firsts)
+        claims = [self._claim([wanted[key] for key in of_slot]) for of_slot in share]
+        claimed = await _outcomes(claims, SLOTS_AT_ONCE_MAX)
+        mine = [one for each in claimed if isinstance(each, tuple) for one in each[0]]
+        taken = [one for each in claimed if isinstance(each, tuple) for one in each[1]]
+        ids = {(one.slot, one.key): _id_of(one.place) for one in mine}
+        if mine:
+            await self._write([(one, one.proposal) for one in mine])
+        for one, there in taken:
+            ids[one.slot, one.key] = id_text(Claim.from_bytes(there.claim).place)
+        unfinished = [(one, Claim.from_bytes(there.claim)) for one, there in taken if not there.written]
+        if unfinished:
+            ids |= await self._finish(unfinished)
+        _all_of(claimed)
+        return ids
+
+    def _propose(self, firsts: Mapping[OnceKey, NewMessage]) -> dict[OnceKey, _Wanted]:
+        """A place for each key, chosen before anything is claimed. They are adjacent, unless their groups or times
+        require otherwise: they are one write then."""
         sender = self._sender
         delay_us = sender.settings.delay_us
         extra_us = min(max(CLAIM_US_MIN, 2 * self._claims.p99_us()), CLAIM_US_MAX)
         now_us = sender.now_fresh_us()
         ends_us = now_us + self._window_s() * SECOND_US
-        wanted: dict[tuple[bytes, bytes], _Wanted] = {}
-        turns: dict[tuple[bytes, int], int] = {}
-        of_slot: Counter[bytes] = Counter()
-        for message in messages:
-            slot, key = _key(message)
-            if (slot, key) in wanted:
-                continue
-            together = slot, of_slot[slot] // CLAIMED_AT_ONCE_MAX
-            of_slot[slot] += 1
-            if together not in turns:
-                turns[together] = sender.next_turn()
+        turn = sender.next_turn()
+        wanted: dict[OnceKey, _Wanted] = {}
+        for (slot, key), message in firsts.items():
             place = sender.fix_place(
                 now_us + delay_us if message.due_us is None else message.due_us,
                 group=None if message.group is None else message.group.encode(),
                 extra_us=extra_us,
                 size_bytes=len(message.payload),
                 now_us=now_us,
-                turn=turns[together],
+                turn=turn,
             )
-            wanted[slot, key] = _Wanted(key, slot, message, place, Claim(place.to_bytes(), now_us, ends_us))
+            proposal = Claim(place.to_bytes(), now_us, ends_us)
+            wanted[slot, key] = _Wanted(slot, key, message, place, proposal, proposal.to_bytes())
         return wanted
 
-    def _window_s(self) -> int:
-        return max(1, self._sender.settings.once_window_us // SECOND_US)
+    # ---- claiming
 
-    # ---- one slot
+    async def _claim(self, wanted: Sequence[_Wanted]) -> tuple[list[_Wanted], list[_Taken]]:
+        """Claim keys of one slot: which are ours by now, and which are another process's."""
+        mine: list[_Wanted] = []
+        taken: list[_Taken] = []
+        for some in chunks(wanted, CLAIMED_AT_ONCE_MAX):
+            mine_of_some, taken_of_some = await self._claim_at_once(some)
+            mine += mine_of_some
+            taken += taken_of_some
+        return mine, taken
 
-    async def _put_slot(self, wanted: Sequence[_Wanted]) -> None:
-        by_key = {one.key: one for one in wanted}
-        for keys in chunks(list(by_key), CLAIMED_AT_ONCE_MAX):
-            await self._put_keys([by_key[key] for key in keys])
-
-    async def _put_keys(self, wanted: Sequence[_Wanted]) -> None:
-        mine, taken = await self._claim(wanted)
-        for one, claimed in taken:
-            one.message_id = id_text(Claim.from_bytes(claimed.claim).place)
-        if mine:
-            await self._write([(one, one.proposal) for one in mine])
-            for one in mine:
-                one.message_id = _id_of(one.place)
-        unfinished = [(one, Claim.from_bytes(claimed.claim)) for one, claimed in taken if not claimed.written]
-        if unfinished:
-            await self._finish(unfinished)
-
-    async def _claim(self, wanted: Sequence[_Wanted]) -> tuple[list[_Wanted], list[tuple[_Wanted, ClaimedKey]]]:
-        """Claim keys of one slot: which are ours by now, and which are another process's. Each rejection names at
-        least one existing key, so that the others need fewer keys each time."""
+    async def _claim_at_once(self, wanted: Sequence[_Wanted]) -> tuple[list[_Wanted], list[_Taken]]:
+        """Each rejection names at least one existing key, so that the others need fewer keys each time."""
         left = {one.key: one for one in wanted}
         mine: list[_Wanted] = []
-        taken: list[tuple[_Wanted, ClaimedKey]] = []
+        taken: list[_Taken] = []
         for _ in range(ROUNDS_MAX):
             if not left:
                 return mine, taken
@@ -163,7 +195,7 @@ class OncePuts:
                 mine += left.values()
                 return mine, taken
             claimed = _claimed_keys_of(outcome.rows)
-            standings = sort_standings({key: one.proposal.to_bytes() for key, one in left.items()}, claimed)
+            standings = sort_standings({key: one.proposed for key, one in left.items()}, claimed)
             mine += [left.pop(key) for key in standings[ClaimStatus.MINE]]
             for key in (*standings[ClaimStatus.WRITTEN], *standings[ClaimStatus.UNFINISHED]):
                 taken.append((left.pop(key), claimed[key]))
@@ -179,7 +211,7 @@ class OncePuts:
                 [
                     InsertIfAbsent(
                         self._sender.settings.tables.once,
-                        {**self._key_of(one), "place": one.proposal.to_bytes()},
+                        {**self._key_of(one), "place": one.proposed},
                         attempt=attempt,
                         ttl_s=self._window_s(),
                     )
@@ -220,25 +252,29 @@ class OncePuts:
 
     async def _note_written(self, claims: Sequence[tuple[_Wanted, Claim]]) -> None:
         """That they are written saves the next put of the same key some work; nothing depends on it."""
-        notes = []
         settings = self._sender.settings
         try:
             now_us = self._host.now_us()
+            to = {"written": now_us}
+            notes: list[Update] = []
+            sizes: list[tuple[bytes, int]] = []
             for one, claim in claims:
                 ttl_s = claim.written_ttl_s(now_us, settings.skew_us)
                 if ttl_s >= 1:
-                    to = {"written": now_us}
-                    notes.append(
-                        Update(settings.tables.once, self._key_of(one), to, timestamp_us=now_us, ttl_s=ttl_s)
-                    )
-            if notes:
-                await self._host.store.write(notes[0] if len(notes) == 1 else Batch(notes))
+                    note = Update(settings.tables.once, self._key_of(one), to, timestamp_us=now_us, ttl_s=ttl_s)
+                    notes.append(note)
+                    sizes.append((one.slot, len(one.key) + NOTE_BYTES))
+            shares = [[notes[at] for at in share] for share in share_writes(sizes)]
+            writes = [share[0] if len(share) == 1 else Batch(share) for share in shares]
+            await asyncio.gather(*map(self._host.store.write, writes))
         except HeadgateError:
             return  # without the note the next put of the key finishes it once more, and finds it done
 
     # ---- finishing others' claims
 
-    async def _finish(self, unfinished: Sequence[tuple[_Wanted, Claim]]) -> None:
+    async def _finish(self, unfinished: Sequence[tuple[_Wanted, Claim]]) -> dict[OnceKey, str]:
+        """The ids of those that were claimed again."""
+        ids: dict[OnceKey, str] = {}
         settings = self._sender.settings
         now_us = self._sender.now_fresh_us()
         at_place = []
@@ -255,26 +291,27 @@ class OncePuts:
             )
             if how is Finish.AT_ITS_PLACE:
                 at_place.append((one, claim))
-            else:
-                await self._finish_by_reading(one, claim, place)
+            elif not await self._finish_by_reading(one, claim, place):
+                ids[one.slot, one.key] = _id_of(one.place)
         if at_place:
             await self._write(at_place, counted=False)
+        return ids
 
     def _owns(self, generation: int, due_us: int) -> bool:
         return generation_at(self._sender.settings.generations, due_us).number == generation
 
-    async def _finish_by_reading(self, one: _Wanted, claim: Claim, place: MessagePlace) -> None:
+    async def _finish_by_reading(self, one: _Wanted, claim: Claim, place: MessagePlace) -> bool:
         """No lane can distinguish a restamped row from the original any more. An existing row is durable, and is
-        answered once it was read, found or moved. Otherwise the key is claimed again, unless another process has done
-        so."""
+        answered once it was read, found or moved. Otherwise, and then this is False, the key is claimed again, unless
+        another process has done so."""
         if await self._is_there(place):
             await self._see_to(self._sender, place.row)
             await self._note_written([(one, claim)])
-            return
+            return True
         statement = UpdateIf(
             self._sender.settings.tables.once,
             self._key_of(one),
-            {"place": one.proposal.to_bytes()},
+            {"place": one.proposed},
             is_("place", claim.to_bytes()),
             attempt=self._host.uuid(),
             ttl_s=self._window_s(),
@@ -283,7 +320,7 @@ class OncePuts:
         if not outcome.applied:
             raise OutcomeUnknown("Another process is claiming the once key", remedy="try again", key=one.key.decode())
         await self._write([(one, one.proposal)])
-        one.message_id = _id_of(one.place)
+        return False
 
     async def _is_there(self, place: MessagePlace) -> bool:
         settings = self._sender.settings
@@ -305,7 +342,7 @@ class OncePuts:
         return any(row.run is not None for row in rows)
 
 
-def _key(message: NewMessage) -> tuple[bytes, bytes]:
+def _key(message: NewMessage) -> OnceKey:
     if message.once is None:
         raise InvalidRequest("A message without a once key is among messages with one")
     key = message.once.encode()
@@ -345,18 +382,28 @@ async def _until(deadline: Deadline | None, error: Callable[[], Unavailable]) ->
         raise error() from None
 
 
-async def _all_of(works: Sequence[Any], at_once: int) -> None:
-    """All of them, some at a time; the first error after all have ended, so that no task continues unnoticed."""
+async def _outcomes(works: Sequence[Coroutine[Any, Any, T]], at_once: int) -> list[T | BaseException]:
+    """The result or the error of each, some at a time. All have ended by then: no task continues unnoticed."""
     gate = asyncio.Semaphore(at_once)
 
-    async def through(work: Any) -> None:
+    async def through(work: Coroutine[Any, Any, T]) -> T:
         async with gate:
-            await work
+            return await work
 
-    if len(works) == 1:
-        await works[0]
-        return
-    ended = await asyncio.gather(*[through(work) for work in works], return_exceptions=True)
-    for error in ended:
+    return await asyncio.gather(*map(through, works), return_exceptions=True)
+
+
+def _all_of(outcomes: Sequence[T | BaseException]) -> list[T]:
+    """The results, or the first error."""
+    results = [each for each in outcomes if not isinstance(each, BaseException)]
+    for error in outcomes:
         if isinstance(error, BaseException):
-            raise error
+            raise _in_part(error) if results else error
+    return results
+
+
+def _in_part(error: BaseException) -> BaseException:
+    """The error of some messages of a put, where others are put: it is no promise that nothing was put."""
+    if isinstance(error, OutcomeUnknown) or not isinstance(error, Unavailable):
+        return error
+    return OutcomeUnknown("Only some of the messages are put", remedy="put them again", last=error.message)

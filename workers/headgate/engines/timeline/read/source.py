@@ -29,6 +29,7 @@ from headgate.engines.timeline.put.copies import Copy, write_copies
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.ended_places import see_to_late_copy
 from headgate.engines.timeline.read.lane_records import part_key, read_passed, read_pieces
+from headgate.engines.timeline.read.logged_rows import LoggedRows, expired_row
 from headgate.engines.timeline.read.part_index import PartIndex
 from headgate.engines.timeline.read.passed_rows_log import Passing, kept_s, write_by_part
 from headgate.engines.timeline.read.reading import LaneReader, RowContent, family_of, put_before
@@ -84,6 +85,7 @@ class TimelineSource:
         self._passed = Passing(host, settings, generation=generation, shard=shard, writer=lease_term.lock)
         read = partial(read_passed, host, settings.now, generation, shard)
         self._families = Families(settings.now.part_us, read, epoch=lease_term.epoch)
+        self._logged = LoggedRows()
         self.reading = LaneReader(
             host,
             settings,
@@ -111,8 +113,21 @@ class TimelineSource:
     # ---- reading
 
     async def read(self, after: int, *, bytes_max: int) -> LaneSlice:
-        """The next rows."""
-        return await self.reading.read(after, bytes_max=bytes_max, up_to=self._readable_to)
+        """The next rows, and in their order those that the settle log names and that have expired."""
+        self._logged.forget(after)
+        rows = await self.reading.read(after, bytes_max=bytes_max, up_to=self._readable_to)
+        logged = self._logged.between(after, rows.reached)
+        stored = {row.key for row in rows.rows} if logged else ()
+        expired = [
+            expired_row(
+                key, order, generation=self._generation, shard=self._shard, part_us=self._settings.now.part_us
+            )
+            for order, key in logged
+            if key not in stored
+        ]
+        if not expired:
+            return rows
+        return replace(rows, rows=sorted([*rows.rows, *expired], key=lambda row: row.order))
 
     async def known(self, after: int, up_to: int) -> Facts:
         """The records of all owners and jobs for the parts from one position to another."""
@@ -141,7 +156,7 @@ class TimelineSource:
             async for facts in read_pieces(self._host, self._settings.now, self._key(part), begin=begin):
                 merge_facts(whole, facts)
                 for key, of_row in facts.items():
-                    self._begun(key, of_row.epoch)
+                    self._logged.add(key, self._begun(key, of_row.epoch))
             if part >= last:
                 return whole
             part = await self._index.next_part(part + 1, last)
@@ -151,10 +166,12 @@ class TimelineSource:
         for key in keys:
             self._begun(key, self._epoch)
 
-    def _begun(self, key: bytes, epoch: int) -> None:
-        """The row was started, also where it is the first: that may have expired, and its restamped rows not yet."""
+    def _begun(self, key: bytes, epoch: int) -> UUID:
+        """The row was started, also where it is the first: that may have expired, and its restamped rows not yet. The
+        due id of the row."""
         due, first = family_of(key)
         self._families.begun(first, due, epoch=epoch)
+        return due
 
     def settled_elsewhere(self, rows: Iterable[LaneRow], facts: Facts) -> dict[bytes, int]:
         """By its key, the messages of a row that were settled as another row of its lineage. A job may have met the
