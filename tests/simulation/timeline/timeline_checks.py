@@ -109,11 +109,13 @@ def _not_charged(ledger: Ledger) -> Iterator[str]:
             for word in tale.words
             if isinstance(word.settle, NackDelivery) and not word.settle.charged and word.how is not Settled.STALE
         }
-        deliveries = sorted(ledger.in_time(tale), key=lambda hand: hand.given_us)
-        counted = [hand.delivery for hand in deliveries if hand.delivery.receipt not in given_back]
-        if any(later.attempt < earlier.attempt + (not later.suspect) for earlier, later in pairwise(counted)):
-            yield f"each delivery is charged: {tale.message_id}\n{ledger.story(tale.message_id)}"
-            return
+        least = 1
+        for hand in sorted(ledger.in_time(tale), key=lambda hand: hand.given_us):
+            least -= hand.delivery.suspect and least > 1
+            if hand.delivery.attempt < least:
+                yield f"each delivery is charged: {tale.message_id}\n{ledger.story(tale.message_id)}"
+                return
+            least = hand.delivery.attempt + (hand.delivery.receipt not in given_back)
 
 
 # ---- what lands late
