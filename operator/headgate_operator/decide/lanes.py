@@ -59,7 +59,14 @@ def _finding(world: ResourceWorld, lanes: LaneHealth) -> ConditionUpdate:
         return _bad(
             Reason.LANE_HELD, lanes.held, "nothing new is delivered, since too many messages are settled out of order"
         )
+    if lanes.unreadable:
+        return _unreadable(lanes.unreadable)
     return ConditionUpdate(TYPE, "True", Reason.LANES_SERVED)
+
+
+def _unreadable(rows: int) -> ConditionUpdate:
+    message = f"rows cannot be read, and their messages are kept and not delivered: {rows} rows"
+    return ConditionUpdate(TYPE, "False", Reason.ROWS_UNREADABLE, message)
 
 
 def waits_as_declared(world: ResourceWorld) -> bool:
@@ -76,7 +83,8 @@ def _has_dead_letters(world: ResourceWorld) -> bool:
 
 
 def _unseen(world: ResourceWorld, memory: DecisionMemory, now_us: int) -> PartialPlan:
-    """Without a check: only queues that may need one get one. Figures show lanes that are held; a failing condition
+    """Without a check: only queues that may need one get one. Figures show lanes that are held, and
+    unreadable rows; a failing condition
     stays until a check finds the lanes healthy."""
     figures = known_figures(world, now_us)
     if figures is None:
@@ -84,6 +92,8 @@ def _unseen(world: ResourceWorld, memory: DecisionMemory, now_us: int) -> Partia
     if figures.held:
         message = f"nothing new is delivered, since too many messages are settled out of order: {figures.held} lanes"
         return PartialPlan(memory, findings=(ConditionUpdate(TYPE, "False", Reason.LANE_HELD, message),))
+    if figures.unreadable:
+        return PartialPlan(memory, findings=(_unreadable(figures.unreadable),))
     return PartialPlan(
         memory,
         findings=(ConditionUpdate(TYPE, "True", Reason.LANES_SERVED),) if not world.reports(TYPE, "False") else (),

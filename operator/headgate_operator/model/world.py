@@ -153,6 +153,8 @@ class QueueLoad:
     owners: int = 0
     leased: int = 0
     held: int = 0
+    unreadable: int = 0
+    """Rows that were set aside, since their stored bytes cannot be read."""
     awake: bool = False
     """An owner's row is recent, or a mark shows work that was not read yet."""
     later: tuple[LaterMark, ...] = ()
@@ -180,6 +182,8 @@ class LaneHealth:
     unprocessed: tuple[LaneProblem, ...] = ()
     suspicious: tuple[LaneProblem, ...] = ()
     held: tuple[LaneProblem, ...] = ()
+    unreadable: int = 0
+    """Rows that were set aside, since their stored bytes cannot be read."""
 
 
 @dataclass(frozen=True)

@@ -220,6 +220,7 @@ class FigureBoard:
             owners=stats.workers,
             leased=stats.lanes,
             held=stats.held,
+            unreadable=stats.unreadable,
             awake=awake,
             later=stats.later,
         )

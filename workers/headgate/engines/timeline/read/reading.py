@@ -20,11 +20,13 @@ from headgate.engines.context import Host
 from headgate.engines.lanes.delivery.rows import ROWS_A_TURN, LaneRow
 from headgate.engines.lanes.log.settle_log_format import bits_of, ranges_of
 from headgate.engines.lanes.source import RowSlice as LaneSlice
-from headgate.engines.packed_row import PackedRun, memory_of, unpack
+from headgate.engines.packed_row import PackedRun, RowBroken, count_of, memory_of
 from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, MessagePlace, RowPlace
+from headgate.engines.timeline.model.row import ROW_MESSAGES_MAX
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.part_index import PartIndex
 from headgate.engines.timeline.read.restamp_families import Families
+from headgate.engines.timeline.read.unreadable_rows import read_run
 from headgate.process.live import Live
 from headgate.store.model.positions import last_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
@@ -56,6 +58,8 @@ class RowContent:
     its lineage counts. Of rows in two parts both count for theirs: only the last one stamped was counted."""
     held_bytes: int = 0
     """The approximate memory of `run` now."""
+    unreadable: str = ""
+    """Why its messages cannot be read: it is passed over, and none of them is delivered."""
     _released: int = 0
 
     def release(self, settled: int) -> int:
@@ -178,7 +182,11 @@ class LaneReader:
         for turn, (order, sub, row) in enumerate(stored, 1):
             if turn % ROWS_A_TURN == 0:
                 await asyncio.sleep(0)
-            run = unpack(row.run) if row.run is not None else None
+            try:
+                run = read_run(row.run) if row.run is not None else None
+            except RowBroken as error:
+                rows.append(self._unreadable_row(part, order, sub, row, error))
+                continue
             size = self._noted_size(row.run)
             row_read = self._plain_row(part, order, sub, row.due, run, size) if _is_plain(row, run) else None
             rows.append(await self._lane_row(part, order, sub, row, run, size) if row_read is None else row_read)
@@ -194,8 +202,12 @@ class LaneReader:
 
     async def as_it_stands(self, part: int, sub: int, row: Any) -> LaneRow:
         """A stored row in the lane's form: for callers that read rows otherwise, and found an unusual one."""
-        run = unpack(row.run) if row.run is not None else None
-        return await self._lane_row(part, position_order(row.due), sub, row, run, self._noted_size(row.run))
+        order = position_order(row.due)
+        try:
+            run = read_run(row.run) if row.run is not None else None
+        except RowBroken as error:
+            return self._unreadable_row(part, order, sub, row, error)
+        return await self._lane_row(part, order, sub, row, run, self._noted_size(row.run))
 
     async def _read_subs(self, part: int, after: int, upper: int, limit: int) -> list[tuple[int, Sequence[Any]]]:
         """All subs that the index names: those that it has named before need not wait for it."""
@@ -229,6 +241,17 @@ class LaneReader:
             before = self._row_bytes or size
             self._row_bytes = max(ROW_BYTES_MIN, size, (3 * before + size) // 4)
         return size
+
+    def _unreadable_row(self, part: int, order: int, sub: int, row: Any, error: RowBroken) -> LaneRow:
+        """A row that is passed over, whatever is on record about its messages: their number is not known, and no
+        record names more of them than a row can hold. One that was cancelled is passed like any other."""
+        is_cancelled = row.cancelled is not None
+        counted = 0 if is_cancelled else count_of(row.run, most=ROW_MESSAGES_MAX)
+        content = RowContent(RowPlace(self._generation, sub, self._shard, row.due), None, row.due, counted)
+        content.unreadable = "" if is_cancelled else str(error)
+        settled = bits_of(0, ROW_MESSAGES_MAX)
+        key = row_key(sub, row.due, row.due)
+        return LaneRow(key, order, ROW_MESSAGES_MAX, ROW_MEMORY_BYTES, content, part, settled=settled)
 
     def _plain_row(
         self, part: int, order: int, sub: int, due: UUID, run: PackedRun | None, size: int
