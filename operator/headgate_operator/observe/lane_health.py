@@ -75,7 +75,7 @@ class Health:
             known.idle_since_us = None
         idle = known.idle_since_us is not None and figures.at_us - known.idle_since_us >= STILL_US
         short = figures.awake and figures.leased < followed.inspector.lanes
-        return short or idle or figures.held > 0 or figures.unreadable > 0 or (known.lanes is not None and _is_bad(known.lanes))
+        return short or idle or figures.held > 0 or (known.lanes is not None and _is_bad(known.lanes))
 
     async def _inspect(self, followed: FollowedQueue) -> None:
         async with self._at_once:
@@ -91,15 +91,12 @@ class Health:
         known = self._known.get(followed.key)
         if figures is None or known is None:
             return
-        before, known.lanes = known.lanes, _build_lane_health(lanes, figures, known.lanes)
+        before, known.lanes = known.lanes, _build_lane_health(lanes, figures)
         if _bad(before) != _bad(known.lanes):
             self._notify(followed.key, Class.CHANGED)
 
 
-def _build_lane_health(lanes: list[LaneReport], figures: QueueLoad, before: LaneHealth | None) -> LaneHealth:
-    """While nobody owns a lane nobody reports its unreadable rows: the number stays."""
-    without_owner = before.unreadable if before is not None and not figures.owners else 0
-
+def _build_lane_health(lanes: list[LaneReport], figures: QueueLoad) -> LaneHealth:
     def problems(which: Callable[[LaneReport], bool], why: str) -> tuple[LaneProblem, ...]:
         return tuple(_problem(lane, figures.at_us, why) for lane in lanes if which(lane))
 
@@ -110,7 +107,6 @@ def _build_lane_health(lanes: list[LaneReport], figures: QueueLoad, before: Lane
         unprocessed=problems(lambda lane: lane.unprocessed, "it has no owner"),
         suspicious=problems(lambda lane: lane.suspicious, "its owner makes no progress"),
         held=(LaneProblem("", 0, f"{figures.held} of its lanes deliver nothing new"),) if figures.held else (),
-        unreadable=figures.unreadable or without_owner,
     )
 
 
@@ -120,7 +116,7 @@ def _problem(lane: LaneReport, now_us: int, why: str) -> LaneProblem:
 
 
 def _is_bad(lanes: LaneHealth) -> bool:
-    return bool(lanes.unprocessed or lanes.suspicious or lanes.held or lanes.unreadable)
+    return bool(lanes.unprocessed or lanes.suspicious or lanes.held)
 
 
 def _bad(lanes: LaneHealth | None) -> tuple[frozenset[str], frozenset[str], bool]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
 from dataclasses import replace
-from random import Random
 
 import pytest
 
@@ -18,7 +16,9 @@ from headgate.engines.timeline.model.layout import MessagePlace, RowPlace, id_by
 from headgate.engines.timeline.model.settings import GenerationSettings
 from headgate.engines.timeline.read.lane_records import part_key, read_passed
 from headgate.engines.timeline.read.reading import row_key
-from headgate.store.model.statements import Insert, Select, Update
+from headgate.store.model.statements import Insert, Select
+from headgate.store.model.types import Value
+from tests.simulation.timeline.timeline_damage import DAMAGES, damage, key_of, overwrite
 from tests.simulation.timeline.timeline_puts import SECOND, Client, Queue, simulate
 from tests.simulation.timeline.timeline_repairs import (
     MINUTE_S,
@@ -37,48 +37,10 @@ FOUR_LANES = replace(WORKED, generations=(GenerationSettings(1, 4),), part_us=5 
 ONE_LANE = replace(WORKED, generations=(GenerationSettings(1, 1),), part_us=60 * SECOND)
 
 
-def flip_a_bit(cell: bytes, rng: Random) -> bytes:
-    at = rng.randrange(len(cell))
-    return cell[:at] + bytes([cell[at] ^ 1 << rng.randrange(8)]) + cell[at + 1 :]
-
-
-def write_as_a_later_release(cell: bytes, rng: Random) -> bytes:
-    return b"\x02" + cell[1:]
-
-
-def cut_off(cell: bytes, rng: Random) -> bytes:
-    return cell[: rng.randrange(len(cell))]
-
-
-def overwrite(cell: bytes, rng: Random) -> bytes:
-    return rng.randbytes(len(cell))
-
-
-DAMAGES = (flip_a_bit, write_as_a_later_release, cut_off, overwrite)
-
-
-def key_of(queue: Queue, place: RowPlace) -> dict[str, object]:
-    return {
-        "queue": queue.settings.queue,
-        "generation": place.generation,
-        "part": place.part(queue.settings.part_us),
-        "sub": place.sub,
-        "shard": place.shard,
-        "due": place.due,
-    }
-
-
-async def damage(
-    queue: Queue, client: Client, message_id: str, how: Callable[[bytes, Random], bytes] = flip_a_bit
-) -> RowPlace:
-    """The row of a message becomes unreadable on all replicas."""
-    place = MessagePlace.from_bytes(id_bytes(message_id)).row
-    table, key = queue.settings.tables.work, key_of(queue, place)
-    (row,) = await client.store.read(Select(table, key, ("run",)))  # type: ignore[arg-type]
-    broken = how(row.run, client.process.rng)
-    now_us = client.process.clock.wall_us()
-    await client.store.write(Update(table, key, {"run": broken}, timestamp_us=now_us + 1, ttl_s=3600))  # type: ignore[arg-type]
-    return place
+async def put_one(queue: Queue, client: Client, payload: bytes) -> str:
+    ids = await client.process.start(queue.put(client, NewMessage(payload)))
+    assert ids is not None
+    return ids[0]
 
 
 async def lanes_of(queue: Queue) -> tuple[LaneStats, ...]:
@@ -156,7 +118,7 @@ def test_a_row_that_becomes_unreadable_with_deliveries_on_record_is_passed_by_th
         place = await client.process.start(damage(queue, client, ids[0], overwrite))
         other = await client.process.start(queue.put(client, NewMessage(b"other")))
         facts = RowFacts(settled=1, tried={4: Tried(1, 0, 2, 2**60), 5: Tried(1, 0, 1, 0)})
-        values = {
+        values: dict[str, Value] = {
             **part_key(queue.settings, 1, 0, place.part(queue.settings.part_us)),
             "writer": client.host.uuid(),
             "piece": 0,
@@ -178,8 +140,8 @@ def test_inspections_report_the_row_and_show_the_others() -> None:
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         client = queue.client("producer")
-        (broken,) = await client.process.start(queue.put(client, NewMessage(b"broken"))) or ()
-        (whole,) = await client.process.start(queue.put(client, NewMessage(b"whole"))) or ()
+        broken = await put_one(queue, client, b"broken")
+        whole = await put_one(queue, client, b"whole")
         await client.process.start(damage(queue, client, broken))
         await asyncio.sleep(2)
 
@@ -202,7 +164,7 @@ def test_a_purge_declares_the_rows_before_it_unwanted() -> None:
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         client, consumer = queue.client("producer"), Consumer(queue, "owner", DeliveryLog())
-        (broken,) = await client.process.start(queue.put(client, NewMessage(b"broken"))) or ()
+        broken = await put_one(queue, client, b"broken")
         await client.process.start(damage(queue, client, broken))
         consumer.start()
         await asyncio.sleep(10)
@@ -296,11 +258,11 @@ def test_a_settle_record_of_another_version_concerns_its_lane_alone() -> None:
         client.process.start(queue.keep_fresh(client))
         part = client.process.clock.wall_us() // queue.settings.part_us
         now_us = client.process.clock.wall_us()
-        values = {**part_key(queue.settings, 1, 2, part), "writer": client.host.uuid(), "piece": 0}
+        values: dict[str, Value] = {**part_key(queue.settings, 1, 2, part), "writer": client.host.uuid(), "piece": 0}
         values["facts"] = b"\x09" + bytes(20)
         table = queue.settings.tables.settled
         await client.store.write(Insert(table, values, timestamp_us=now_us, ttl_s=3600))
-        key = {"queue": queue.settings.queue, "generation": 1, "shard": 2}
+        key: dict[str, Value] = {"queue": queue.settings.queue, "generation": 1, "shard": 2}
         consumer = Consumer(queue, "owner", objects)
         consumer.start()
         for number in range(20):
@@ -311,7 +273,7 @@ def test_a_settle_record_of_another_version_concerns_its_lane_alone() -> None:
         assert {2} == shards
         assert consumer.engine is not None
         assert {(1, 0), (1, 1), (1, 3)} == set(consumer.engine.lanes.held)
-        (row,) = await client.store.read(Select(queue.settings.tables.lanes, key, ("epoch",), limit=1))  # type: ignore[arg-type]
+        (row,) = await client.store.read(Select(queue.settings.tables.lanes, key, ("epoch",), limit=1))
         assert row.epoch <= 8, "it is tried ever more rarely"
 
     simulate(scenario, settings=replace(FOUR_LANES, part_us=60 * SECOND))
@@ -321,12 +283,12 @@ def test_the_bytes_of_a_row_stay() -> None:
     async def scenario(queue: Queue) -> None:
         await lanes_ready(queue)
         client = queue.client("producer")
-        (broken,) = await client.process.start(queue.put(client, NewMessage(b"broken"))) or ()
+        broken = await put_one(queue, client, b"broken")
         place = await client.process.start(damage(queue, client, broken, lambda cell, _: cell[:20]))
         consumer = Consumer(queue, "owner", DeliveryLog())
         consumer.start()
         await asyncio.sleep(20)
-        (row,) = await client.store.read(Select(queue.settings.tables.work, key_of(queue, place), ("run",)))  # type: ignore[arg-type]
+        (row,) = await client.store.read(Select(queue.settings.tables.work, key_of(queue, place), ("run",)))
         now_us = client.process.clock.wall_us()
         assert 20 == len(row.run) < len(pack(PackedRun([now_us], [now_us], [b"broken"])))
 

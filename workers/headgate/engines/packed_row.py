@@ -215,8 +215,11 @@ def count_of(cell: bytes, *, most: int) -> int:
 
 def directory(body: memoryview) -> list[tuple[int, int, int, int]]:
     """The columns of a body: number, kind, where it starts, how long it is."""
-    (entries,) = _COUNT.unpack_from(body)
-    return list(_ENTRY.iter_unpack(body[_COUNT.size : _COUNT.size + entries * _ENTRY.size]))
+    try:
+        (entries,) = _COUNT.unpack_from(body)
+        return list(_ENTRY.iter_unpack(body[_COUNT.size : _COUNT.size + entries * _ENTRY.size]))
+    except struct.error as error:
+        raise RowBroken("A stored row has no directory", length=len(body)) from error
 
 
 def _numbers(column: int, values: Sequence[int]) -> tuple[int, int, bytes]:

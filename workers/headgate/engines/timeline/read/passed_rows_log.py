@@ -120,9 +120,7 @@ async def note_unreadable(host: Host, settings: TimelineSettings, place: RowPlac
     """Set a row aside that no owner has met: one that landed late."""
     now_us = host.now_us()
     ttl_s = note_kept_s(settings, place, now_us=now_us, host=host)
-    await host.store.write(
-        build_note(settings, [place], writer=host.uuid(), piece=0, stamp_us=now_us, ttl_s=ttl_s)
-    )
+    await host.store.write(build_note(settings, [place], writer=host.uuid(), piece=0, stamp_us=now_us, ttl_s=ttl_s))
     log_unreadable(settings, place, error)
 
 

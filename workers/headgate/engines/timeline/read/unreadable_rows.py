@@ -27,8 +27,8 @@ log = logging.getLogger("headgate.lanes")
 
 UNREADABLE_PART = -1
 PIECES_MAX = 1_000
-"""Of the notes of one lane at most this many are read: each names what an owner passed at once. Where there are more, the
-number is too low, and rows are noted again."""
+"""Of the notes of one lane at most this many are read: each names what an owner passed at once. Where there are more,
+the number is too low, and rows are noted again."""
 
 
 def read_run(cell: bytes) -> PackedRun:
