@@ -149,7 +149,7 @@ def large() -> dict[str, list[int]]:
 
         await consumer.process.start(work())
         reads = consumer.store.sent_to("work")
-        entries["limits"] = [statement.limit for statement in reads if "run" in statement.columns]
+        entries["limits"] = [statement.limit for statement in reads if "run" in statement.shape.columns]
         entries["bound"] = [consumer.host.read_budget.bytes_max]
 
     simulate(scenario, settings=settings)

@@ -77,8 +77,7 @@ class PartReader:
         keys = SubKeys(part, after) if keys is None else keys
         known = self._index.known_subs(part)
         if len(known) > 1:
-            named, _ = await asyncio.gather(self._index.subs(part), self._learn(keys, known, upper))
-            subs = tuple(dict.fromkeys((*known, *named)))
+            stored = await self._read_merged(keys, known, upper, rows_max)
         else:
             named, only = await asyncio.gather(
                 self._index.subs(part), self._read_only(part, known, after, upper, rows_max)
@@ -86,12 +85,27 @@ class PartReader:
             subs = tuple(dict.fromkeys((*known, *named)))
             if len(subs) <= 1:
                 return only if subs == known else await self._read_only(part, subs, after, upper, rows_max)
-        await self._learn(keys, subs, upper)
-        stored = await self._read_next(keys, subs, upper, rows_max)
+            await self._learn(keys, subs, upper)
+            stored = await self._read_next(keys, subs, upper, rows_max)
         if up_to_now:
             keys.pass_to(stored.reached)
             self._keys = keys
         return stored
+
+    async def _read_merged(self, keys: SubKeys, known: Sequence[int], upper: int, rows_max: int) -> StoredRows:
+        """The rows of several subs. Where their keys are known, the rows are read beside the index; the read counts
+        if the index names no other sub."""
+        if keys.unknown(known, upper):
+            named, _ = await asyncio.gather(self._index.subs(keys.part), self._learn(keys, known, upper))
+        else:
+            named, stored = await asyncio.gather(
+                self._index.subs(keys.part), self._read_next(keys, known, upper, rows_max)
+            )
+            if set(named) <= set(known):
+                return stored
+        subs = tuple(dict.fromkeys((*known, *named)))
+        await self._learn(keys, subs, upper)
+        return await self._read_next(keys, subs, upper, rows_max)
 
     async def _read_only(self, part: int, subs: Sequence[int], after: int, upper: int, limit: int) -> StoredRows:
         """The rows of a part that has one sub, or none."""
