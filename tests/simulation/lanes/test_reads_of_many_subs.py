@@ -104,7 +104,6 @@ def test_each_row_is_read_once_however_many_subs_its_part_has(monkeypatch: pytes
     assert rows <= sum(read.limit for read in reads) <= rows * 1.1
 
 
-@pytest.mark.slow
 def test_twelve_lanes_of_large_messages_start_in_three_hundred_megabytes() -> None:
     """12 MiB of backlog in each lane, in parts of several subs, and a consumer that settles nothing."""
 
