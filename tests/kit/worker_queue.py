@@ -43,6 +43,7 @@ class FaultyQueue:
     """None: there is no dead-letter queue."""
     stops: int = 0
     sharers: int = 1
+    unreadable_rows: int = 0
     dead_loop_reasons: list[str] = field(default_factory=list)
     deliveries: list[Delivery] = field(default_factory=list)
     settles: list[Settle] = field(default_factory=list)

@@ -45,7 +45,10 @@ def decide_lane_health(
         trail.append(
             f"lanes {_lanes(lanes.unprocessed)} have due messages and no owner: one extra worker for 5 minutes"
         )
-    return PartialPlan(memory, effects=(*stops, *events), findings=(_finding(world, lanes),), trail=tuple(trail))
+    finding = _finding(world, lanes)
+    rows = _find_unreadable(world, now_us) if finding.status == "True" else None
+    findings = (finding,) if rows is None else rows
+    return PartialPlan(memory, effects=(*stops, *events), findings=findings, trail=tuple(trail))
 
 
 def _finding(world: ResourceWorld, lanes: LaneHealth) -> ConditionUpdate:
@@ -62,6 +65,17 @@ def _finding(world: ResourceWorld, lanes: LaneHealth) -> ConditionUpdate:
     return ConditionUpdate(TYPE, "True", Reason.LANES_SERVED)
 
 
+def _find_unreadable(world: ResourceWorld, now_us: int) -> tuple[ConditionUpdate, ...] | None:
+    """The condition where rows were set aside; None: there are none. Owners report them, so the condition stays as it
+    is while no lane has an owner."""
+    figures = known_figures(world, now_us)
+    if figures is not None and figures.unreadable:
+        message = f"rows cannot be read, and their messages are kept and not delivered: {figures.unreadable} rows"
+        return (ConditionUpdate(TYPE, "False", Reason.ROWS_UNREADABLE, message),)
+    is_reported = world.reports_reason(TYPE, Reason.ROWS_UNREADABLE.value)
+    return () if is_reported and (figures is None or not figures.owners) else None
+
+
 def waits_as_declared(world: ResourceWorld) -> bool:
     """Whether what is due is to wait: in a queue without consumers that bulk jobs empty, or of dead letters."""
     if world.queue is None or world.queue.spec.consumers:
@@ -76,18 +90,19 @@ def _has_dead_letters(world: ResourceWorld) -> bool:
 
 
 def _unseen(world: ResourceWorld, memory: DecisionMemory, now_us: int) -> PartialPlan:
-    """Without a check: only queues that may need one get one. Figures show lanes that are held; a failing condition
-    stays until a check finds the lanes healthy."""
+    """Without a check: only queues that may need one get one. Figures show lanes that are held, and rows that were
+    set aside; any other failing condition stays until a check finds the lanes healthy."""
     figures = known_figures(world, now_us)
     if figures is None:
         return PartialPlan(memory)
     if figures.held:
         message = f"nothing new is delivered, since too many messages are settled out of order: {figures.held} lanes"
         return PartialPlan(memory, findings=(ConditionUpdate(TYPE, "False", Reason.LANE_HELD, message),))
-    return PartialPlan(
-        memory,
-        findings=(ConditionUpdate(TYPE, "True", Reason.LANES_SERVED),) if not world.reports(TYPE, "False") else (),
-    )
+    rows = _find_unreadable(world, now_us)
+    if rows is not None:
+        return PartialPlan(memory, findings=rows)
+    is_well = not world.reports(TYPE, "False") or world.reports_reason(TYPE, Reason.ROWS_UNREADABLE.value)
+    return PartialPlan(memory, findings=(ConditionUpdate(TYPE, "True", Reason.LANES_SERVED),) if is_well else ())
 
 
 def _fresh(world: ResourceWorld, now_us: int) -> LaneHealth | None:

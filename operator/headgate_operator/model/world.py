@@ -153,6 +153,8 @@ class QueueLoad:
     owners: int = 0
     leased: int = 0
     held: int = 0
+    unreadable: int = 0
+    """Rows that were set aside, since their stored bytes cannot be read."""
     awake: bool = False
     """An owner's row is recent, or a mark shows work that was not read yet."""
     later: tuple[LaterMark, ...] = ()
@@ -304,9 +306,16 @@ class ResourceWorld:
 
     def reports(self, condition: str, status: str, generation: int | None = None) -> bool:
         """Whether a condition is reported with this status, of this generation if one is passed."""
-        conditions = self.status.get("conditions") or ()
-        one: Mapping[str, Any] = next((each for each in conditions if each.get("type") == condition), {})
+        one = self._condition(condition)
         return one.get("status") == status and generation in (None, one.get("observedGeneration"))
+
+    def reports_reason(self, condition: str, reason: str) -> bool:
+        """Whether a condition is reported with this reason."""
+        return self._condition(condition).get("reason") == reason
+
+    def _condition(self, condition: str) -> Mapping[str, Any]:
+        conditions = self.status.get("conditions") or ()
+        return next((each for each in conditions if each.get("type") == condition), {})
 
 
 @dataclass(frozen=True)

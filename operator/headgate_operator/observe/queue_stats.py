@@ -220,6 +220,7 @@ class FigureBoard:
             owners=stats.workers,
             leased=stats.lanes,
             held=stats.held,
+            unreadable=stats.unreadable,
             awake=awake,
             later=stats.later,
         )
@@ -330,7 +331,14 @@ def _is_nothing(figures: QueueLoad | None) -> bool:
 
 def _turned(figures: QueueLoad) -> tuple[bool, ...]:
     """Changes that queue the key at once."""
-    return (figures.awake, bool(figures.behind), figures.in_flight > 0, figures.held > 0, figures.owners > 0)
+    return (
+        figures.awake,
+        bool(figures.behind),
+        figures.in_flight > 0,
+        figures.held > 0,
+        figures.owners > 0,
+        figures.unreadable > 0,
+    )
 
 
 def _plain(figures: QueueLoad) -> tuple[Any, ...]:

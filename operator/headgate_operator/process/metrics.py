@@ -34,6 +34,7 @@ def measure(registry: Registry, operator: Operator, *, is_leading: Callable[[], 
     of_queues("in_flight", "Messages received and not yet settled.", lambda load: float(load.in_flight))
     of_queues("rate", "Messages settled per second, over the last seconds.", lambda load: load.rate)
     of_queues("oldest_seconds", "Age of the oldest message that is due and not yet received.", _oldest_s)
+    of_queues("unreadable_rows", "Rows set aside, since their stored bytes cannot be read.", _unreadable_rows)
     _measure_resources(registry, operator, is_leading)
     measure_clocks(registry, lambda: [each.process_context.clock.figures() for each in operator.sessions.all()])
 
@@ -52,6 +53,10 @@ def measure(registry: Registry, operator: Operator, *, is_leading: Callable[[], 
         ),
     ):
         of_operator(name, message, read_count, kind="counter")
+
+
+def _unreadable_rows(load: QueueLoad) -> float:
+    return float(load.unreadable)
 
 
 def _is_needed(figures: QueueLoad) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from types import SimpleNamespace
 from typing import Any
 
@@ -17,6 +18,7 @@ from headgate_spark.engines.packed_columns import TYPES
 from headgate_spark.engines.timeline import alone_rows
 from headgate_spark.engines.timeline import scan as scanning
 from headgate_spark.engines.timeline.entry import ENGINE
+from tests.simulation.timeline.timeline_damage import DAMAGES, damage
 from tests.simulation.timeline.timeline_history import TWO_LANES, one_waits_behind
 from tests.simulation.timeline.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline.timeline_workers import Consumer, DeliveryLog, lanes_ready
@@ -138,6 +140,35 @@ def test_history_has_each_message_once_settled_or_not(seed: int) -> None:
         await consumer.process.start(engine.close())
 
     simulate(scenario, seed, settings=TWO_LANES)
+
+
+@pytest.mark.parametrize("state", [LIVE, HISTORY])
+def test_a_row_that_cannot_be_read_is_named_in_one_line_and_all_others_are_read(
+    state: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def scenario(queue: Queue) -> None:
+        await lanes_ready(queue)
+        client = queue.client("producer")
+        due_us = client.process.clock.wall_us() + 60 * SECOND
+        damaged = set()
+        for at in range(24):
+            many = [NewMessage(b"%d %d" % (at, each) * 30) for each in range(5)]
+            one = [NewMessage(b"%d" % at * 30, due_us=due_us)]
+            ids = await client.process.start(queue.put(client, *(many if at % 2 else one)))
+            assert ids is not None
+            if at % 6 < 2:
+                how = DAMAGES[at // 6 % len(DAMAGES)]
+                damaged.add(str((await client.process.start(damage(queue, client, ids[0], how))).due))
+                for each in ids:
+                    del queue.acknowledged[each]
+        looker = queue.client("looker")
+        rows = await looker.process.start(scanned(looker.host, queue, state))
+        assert sorted(queue.acknowledged) == sorted(row["id"] for row in rows)
+        lines = [vars(each)["due"] for each in caplog.records if each.message.startswith("an unreadable row")]
+        assert sorted(damaged) == sorted(lines)
+
+    with caplog.at_level(logging.ERROR, "headgate"):
+        simulate(scenario, settings=TWO_LANES)
 
 
 def test_a_backlog_in_one_shard_and_one_part_spreads_over_splits() -> None:

@@ -148,7 +148,8 @@ def large() -> dict[str, list[int]]:
             entries["lanes"] = [each.unsettled for each in delivery_state]
 
         await consumer.process.start(work())
-        entries["limits"] = [statement.limit for statement in consumer.store.sent_to("work")]
+        reads = consumer.store.sent_to("work")
+        entries["limits"] = [statement.limit for statement in reads if "run" in statement.shape.columns]
         entries["bound"] = [consumer.host.read_budget.bytes_max]
 
     simulate(scenario, settings=settings)

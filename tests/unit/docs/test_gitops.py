@@ -47,6 +47,7 @@ EXPECTED = {
     "LanesUnprocessed": AILING,
     "LaneOwnerStalled": AILING,
     "LaneHeld": AILING,
+    "RowsUnreadable": AILING,
 }
 """By Ready's reason: Argo CD, kstatus, Flux with our expressions."""
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import array
+import zlib
+from contextlib import suppress
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from headgate.engines import packed_row
-from headgate.engines.packed_row import PackedRun, RowBroken, directory, memory_of, open_row, pack, unpack
+from headgate.engines.packed_row import PackedRun, RowBroken, count_of, directory, memory_of, open_row, pack, unpack
 
 GOLDEN = bytes.fromhex(
     "01000200 a0658ac7 68000000"  # version, not compressed, two messages; checksum; length of the body
@@ -113,6 +115,38 @@ def test_a_later_version_is_refused_with_what_to_do() -> None:
     cell[0] = 2
     with pytest.raises(RowBroken, match="an unsupported version"):
         unpack(bytes(cell))
+
+
+def sealed_again(cell: bytes) -> bytes:
+    """With a checksum that is right."""
+    checksum = zlib.crc32(cell[8:], zlib.crc32(cell[:4]))
+    return cell[:4] + checksum.to_bytes(4, "little") + cell[8:]
+
+
+@given(runs(), st.data())
+def test_a_row_of_another_form_is_refused_by_no_other_error_though_its_checksum_is_right(
+    run: PackedRun, data: st.DataObject
+) -> None:
+    cell = bytearray(pack(run))
+    for _ in range(data.draw(st.integers(1, 4))):
+        cell[data.draw(st.integers(8, len(cell) - 1))] = data.draw(st.integers(0, 255))
+    with suppress(RowBroken):
+        unpack(sealed_again(bytes(cell)))
+    with suppress(RowBroken):
+        unpack(sealed_again(bytes(cell[: data.draw(st.integers(12, len(cell)))])))
+
+
+def test_a_compressed_row_that_does_not_decompress_is_refused() -> None:
+    cell = pack(PackedRun([1] * 100, [1] * 100, [bytes(100)] * 100))
+    assert 1 == cell[1]
+    with pytest.raises(RowBroken, match="decompressed"):
+        unpack(sealed_again(cell[:12] + b"\xff" * 40))
+
+
+@pytest.mark.parametrize(("cell", "expected"), [(b"", 1), (bytes(40), 1), (b"\x01\x00\x07\x00" + bytes(8), 7)])
+def test_the_messages_of_a_row_that_cannot_be_read_are_counted_by_its_header(cell: bytes, expected: int) -> None:
+    assert expected == count_of(cell, most=512)
+    assert 1 == count_of(b"\x01\x00\xff\xff" + bytes(8), most=512)
 
 
 @given(st.binary(max_size=900), st.integers(-(2**63), 2**63 - 1), st.integers(-(2**63), 2**63 - 1))

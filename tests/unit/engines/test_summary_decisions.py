@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import asdict, replace
+from types import SimpleNamespace
 from uuid import UUID
 
 from hypothesis import given
@@ -26,7 +27,7 @@ from headgate.engines.summary.decide_figures import (
     with_total,
 )
 from headgate.engines.summary.decide_marks import AT_ONCE_US, PARTS_MAX, LastPut, LaterMark, Mark, Owed
-from headgate.engines.summary.reading import QueueFigures
+from headgate.engines.summary.reading import COLUMNS, QueueFigures, combined, owners_of
 from headgate.engines.summary.rows import NEXT_DUE, mark_statement
 
 SECOND = 1_000_000
@@ -175,6 +176,14 @@ def test_figures_are_sums_over_lanes_and_the_oldest_is_the_least() -> None:
     report = decide_figures(stands, 2.5)
     assert Figures(9, 6, 40, 2.5, 3, 1, 1, 0, NOT_COUNTED, 0) == report
     assert Figures() == decide_figures([], 2.5)
+
+
+def test_rows_set_aside_are_summed_and_an_owner_of_an_earlier_release_reports_none() -> None:
+    report = decide_figures([replace(STAND, unreadable=2), replace(STAND, unreadable=1)], 0.0)
+    assert 3 == report.unreadable
+    cells = dict.fromkeys(COLUMNS) | asdict(report) | {"at_us": NOW}
+    rows = [SimpleNamespace(**cells), SimpleNamespace(**(cells | {"unreadable": None}))]
+    assert (2, 3) == (len(owners_of(rows)), combined(rows, now_us=NOW).unreadable)
 
 
 def test_the_rate_is_that_of_the_last_ten_seconds_over_lanes_that_come_and_go() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -240,6 +241,19 @@ def test_lanes_that_are_bad_removes_ready_after_a_minute() -> None:
         world.settle()
         assert ready(world)[0] == status
     assert ready(world) == ("False", "LanesUnprocessed")
+
+
+def test_rows_set_aside_stay_in_the_condition_until_an_owner_reports_none() -> None:
+    world = settled()
+    for owners, unreadable, reason in ((1, 2, "RowsUnreadable"), (0, 0, "RowsUnreadable"), (1, 0, "LanesServed")):
+        for lanes in (UNKNOWN, LaneHealth(world.now_us, 4, 4)):
+            world.now_us += 10 * SECOND_US
+            world.figures = QueueLoad(world.now_us, owners=owners, unreadable=unreadable, awake=True)
+            world.lanes = replace(lanes, at_us=world.now_us) if isinstance(lanes, LaneHealth) else lanes
+            world.settle()
+            result = condition(world, "LanesHealthy")
+            assert result is not None
+            assert reason == result["reason"]
 
 
 @pytest.mark.parametrize(("mode", "status"), [("drain", "True"), ("export", "False")])

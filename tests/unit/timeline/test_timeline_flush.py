@@ -256,8 +256,8 @@ def test_attack_E5_a_sub_is_opened_after_a_hundred_thousand_rows_or_many_bytes()
     mine = parts()
     subs = Counter(mine.sub_for(1, 7, later=False, size_bytes=10) for _ in range(250_000))
     assert {0: 100_000, 1: 100_000, 2: 50_000} == subs
-    large = [mine.sub_for(1, 8, later=False, size_bytes=128 * 1024 * 1024) for _ in range(6)]
-    assert [0, 0, 1, 1, 2, 2] == large, "256 MiB"
+    large = [mine.sub_for(1, 8, later=False, size_bytes=16 * 1024 * 1024) for _ in range(6)]
+    assert [0, 0, 1, 1, 2, 2] == large, "32 MiB"
 
 
 def test_what_is_due_beyond_the_retention_has_subs_of_its_own() -> None:

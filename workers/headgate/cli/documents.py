@@ -144,6 +144,7 @@ def lane_document(lane: LaneStats) -> dict[str, Any]:
         "in_flight": lane.in_flight,
         "hidden": lane.hidden,
         "settled_out_of_order": lane.settled_above,
+        "unreadable_rows": lane.unreadable_rows,
     }
 
 
@@ -181,6 +182,7 @@ def overview_document(queue: QueueOverview) -> dict[str, Any]:
         "workers": figures.workers,
         "lanes": figures.lanes,
         "lanes_blocked": figures.held,
+        "unreadable_rows": figures.unreadable,
         "last_put_at": iso_time(figures.put_us),
         "next_due_at": iso_time(figures.next_due_us(queue.at_us)),
     }

@@ -76,6 +76,8 @@ def _format_stats(stats: Stats, last: PassStatus | None, now_us: int, *, with_la
         f"oldest     {_since(stats.oldest_due_us, now_us)}",
         f"lanes      {len(open_)}, {sum(lane.owner is not None for lane in open_)} held",
     ]
+    if unreadable := sum(lane.unreadable_rows for lane in stats.lanes):
+        lines.append(f"unreadable {unreadable} rows are kept and not delivered")
     if stats.repair is not None:
         lines.append(f"repair     {_format_repair(stats.repair, now_us)}")
     if last is not None:
@@ -87,7 +89,7 @@ def _format_stats(stats: Stats, last: PassStatus | None, now_us: int, *, with_la
 
 LANE_HEADS = (
     *("lane", "state", "owner", "fencing token", "lease left", "progress", "settled up to", "oldest due since"),
-    *("in flight", "hidden", "settled out of order"),
+    *("in flight", "hidden", "settled out of order", "unreadable rows"),
 )
 
 
@@ -105,6 +107,7 @@ def _lane(lane: LaneStats, now_us: int) -> tuple[object, ...]:
         "-" if lane.in_flight is None else lane.in_flight,
         lane.hidden,
         lane.settled_above,
+        lane.unreadable_rows,
     )
 
 

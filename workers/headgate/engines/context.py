@@ -13,6 +13,7 @@ from typing import Any
 from uuid import UUID
 
 from headgate.engines.lanes.delivery.read_budget import ReadBudget
+from headgate.engines.lanes.delivery.read_gate import ReadGate
 from headgate.errors import Unavailable
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.positions import Positions
@@ -57,6 +58,8 @@ class Host:
     """The last second at which the server can let a cell expire (store/model/table.py)."""
     read_budget: ReadBudget = field(default_factory=ReadBudget)
     """Shared by all lanes of the process, whatever their queue."""
+    read_gate: ReadGate = field(default_factory=ReadGate)
+    """Shared likewise: the reads of lanes that are under way."""
     all_replicas: AllReplicas = field(default_factory=AllReplicas)
     """Shared likewise."""
 

@@ -198,6 +198,8 @@ class MessageState(Enum):
     """It is in the dead-letter queue, under the same id."""
     LATE = "late"
     """Its lane has passed its place already: repair restamps it."""
+    UNREADABLE = "unreadable"
+    """Its row is kept, but cannot be read, so it is not delivered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +247,8 @@ class LaneStats:
     """Handed out for longer than a lease lasts, or waiting for the next attempt."""
     settled_above: int = 0
     """Messages that are settled above one that is not."""
+    unreadable_rows: int = 0
+    """Rows that were set aside, since their stored bytes cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -406,6 +410,8 @@ class Ownership:
     """The number of lanes that had to be taken from this process."""
     dead_loops: tuple[str, ...] = ()
     """Why background loops of the queue do nothing any more."""
+    unreadable_rows: int = 0
+    """Rows of these lanes that were set aside, since their stored bytes cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)

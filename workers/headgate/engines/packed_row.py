@@ -146,12 +146,18 @@ def _sealed(count: int, body: bytes) -> bytes:
 
 
 def unpack(cell: bytes) -> PackedRun:
-    """The run in a cell, checked."""
+    """The run in a cell, checked. Whatever is wrong with it, the error is `RowBroken`."""
     if cell.startswith(_ALONE_START):
         alone = _unpack_alone(cell)
         if alone is not None:
             return alone
-    count, body = open_row(cell)
+    try:
+        return _unpack_columns(*open_row(cell))
+    except (struct.error, ValueError, IndexError) as error:  # its checksum is right, so its writer had another format
+        raise RowBroken("A stored row has an unexpected form", length=len(cell)) from error
+
+
+def _unpack_columns(count: int, body: memoryview) -> PackedRun:
     columns = {column: (kind, body[start : start + length]) for column, kind, start, length in directory(body)}
     for column in (_DUE, _PUT, _PAYLOAD):
         if column not in columns:
@@ -182,7 +188,10 @@ def open_row(cell: bytes) -> tuple[int, memoryview]:
         raise RowBroken("A stored row fails its checksum", checksum=checksum)
     stored = memoryview(cell)[_HEADER.size :]
     if compression == _LZ4:
-        stored = memoryview(lz4.block.decompress(stored, uncompressed_size=length))
+        try:
+            stored = memoryview(lz4.block.decompress(stored, uncompressed_size=length))
+        except (lz4.block.LZ4BlockError, ValueError, OverflowError, MemoryError) as error:
+            raise RowBroken("A stored row cannot be decompressed", length=length) from error
     elif compression != _PLAIN:
         raise RowBroken("A stored row has an unsupported compression", compression=compression)
     return count, stored
@@ -196,10 +205,21 @@ def memory_of(cell: bytes) -> int:
     return length + count * MESSAGE_MEMORY_BYTES
 
 
+def count_of(cell: bytes, *, most: int) -> int:
+    """The number of messages by the header of a cell that cannot be read; 1 where that cannot be right either."""
+    if len(cell) < _HEADER.size:
+        return 1
+    count: int = _HEADER.unpack_from(cell)[2]
+    return count if 0 < count <= most else 1
+
+
 def directory(body: memoryview) -> list[tuple[int, int, int, int]]:
     """The columns of a body: number, kind, where it starts, how long it is."""
-    (entries,) = _COUNT.unpack_from(body)
-    return list(_ENTRY.iter_unpack(body[_COUNT.size : _COUNT.size + entries * _ENTRY.size]))
+    try:
+        (entries,) = _COUNT.unpack_from(body)
+        return list(_ENTRY.iter_unpack(body[_COUNT.size : _COUNT.size + entries * _ENTRY.size]))
+    except struct.error as error:
+        raise RowBroken("A stored row has no directory", length=len(body)) from error
 
 
 def _numbers(column: int, values: Sequence[int]) -> tuple[int, int, bytes]:

@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 
 from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.lanes.log.settle_log_format import Facts, RowFacts, bits_of
-from headgate.engines.packed_row import unpack
+from headgate.engines.packed_row import RowBroken, unpack
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.engines.timeline.lanes.lane_snapshot import LaneRows, LaneView, read_lane_view
 from headgate.engines.timeline.model.layout import (
@@ -37,6 +37,7 @@ from headgate.engines.timeline.model.layout import (
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.part_index import PartIndex
 from headgate.engines.timeline.read.reading import RowContent, family_of
+from headgate.engines.timeline.read.unreadable_rows import log_unreadable, read_run
 from headgate.errors import InvalidRequest
 from headgate.process.background_tasks import start_task
 from headgate.process.live import Live
@@ -94,12 +95,22 @@ class TimelineRows:
                 for piece in self.pieces(stretch, cut):
                     if isinstance(piece, slice):
                         self._add_together(stretch, cut, piece)
-                    elif piece.run is not None and (check := self.add(stretch, piece)) is not None:
-                        await check
+                    elif piece.run is not None:
+                        await self._add_or_pass_over(stretch, piece)
                     for batch in self._builder.take_full():
                         yield batch
         for batch in self._builder.take():
             yield batch
+
+    async def _add_or_pass_over(self, stretch: SplitStretch, row: Any) -> None:
+        """A row that cannot be read ends no job: one line names it, and its bytes stay."""
+        try:
+            if (check := self.add(stretch, row)) is not None:
+                await check
+        except RowBroken as error:
+            if row.cancelled is None:
+                place = RowPlace(stretch.generation, stretch.sub, stretch.shard, row.due)
+                log_unreadable(self._settings, place, str(error))
 
     def slices(self, stretch: SplitStretch) -> AsyncIterator[CutRows]:
         return self._slices(stretch, stretch.after)
@@ -178,11 +189,11 @@ class TimelineRows:
             self._builder.add(OpenRow(cell), about, wanted, but)
 
     async def _row_at(self, place: RowPlace) -> Any:
-        """The row at a place; None where it holds nothing."""
+        """The row at a place; None where it holds nothing, or nothing that can be read."""
         part = place.part(self._settings.part_us)
         table, key = _partition(self._settings, place.generation, part, place.sub, place.shard)
         rows = await self._host.store.read(Select(table, {**key, "due": place.due}, ("run", "cancelled")))
-        return next((row for row in rows if row.run is not None), None)
+        return next((row for row in rows if row.run is not None and _is_readable(row.run)), None)
 
 
 class PickedRows(TimelineRows):
@@ -293,6 +304,8 @@ class LiveRows(TimelineRows):
     async def _add_live(self, stretch: SplitStretch, row: Any, view: LaneView, rows: LaneRows, about: About) -> None:
         stands = await rows.reading.as_it_stands(stretch.part, stretch.sub, row)
         content: RowContent = stands.content
+        if content.unreadable:
+            log_unreadable(self._settings, content.place, content.unreadable)
         if content.run is None:
             return
         begun = stands.key in self._facts
@@ -363,6 +376,14 @@ class HistoryRows(TimelineRows):
 
 def _is_alone(cell: bytes) -> bool:
     return cell[2] == 1 and cell[3] == 0
+
+
+def _is_readable(cell: bytes) -> bool:
+    try:
+        read_run(cell)
+    except RowBroken:
+        return False
+    return True
 
 
 def _ids_of(content: RowContent) -> dict[int, str]:

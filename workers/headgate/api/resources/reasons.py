@@ -80,6 +80,8 @@ class Reason(StrEnum):
         "Find the handler that blocks the worker's event loop, in the worker's log.")
     LANE_HELD = ("LaneHeld", "A lane is held, since too many of its messages are settled out of order.",
         "Settle or cancel the message that holds the lane.")
+    ROWS_UNREADABLE = ("RowsUnreadable", "Stored rows cannot be read. They are kept, and not delivered.",
+        "Upgrade the workers, or restore the rows. The runbook HeadgateLanesUnhealthy names the commands.")
     NO_CONSUMERS = "NoConsumers", "The queue has no consumers. The gateway or the SDK drains it."
     CONSUMERS_RUNNING = "ConsumersRunning", "The required number of workers is ready."
     CONSUMERS_STARTING = "ConsumersStarting", "Workers are starting.", "Wait."
@@ -149,7 +151,7 @@ _CONSUMERS: Final = (
 )  # fmt: skip
 _LANES: Final = (
     Reason.LANES_SERVED, Reason.LANES_UNPROCESSED, Reason.LANE_OWNER_STALLED, Reason.LANE_HELD,
-    Reason.PROGRESSING,
+    Reason.ROWS_UNREADABLE, Reason.PROGRESSING,
 )  # fmt: skip
 _DEAD_LETTER: Final = (
     Reason.NO_DEAD_LETTER, Reason.DEAD_LETTER_RESOLVED, Reason.DEAD_LETTER_MISSING, Reason.DEAD_LETTER_CYCLE,

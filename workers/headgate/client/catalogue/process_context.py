@@ -17,6 +17,7 @@ from uuid import UUID, uuid4
 from headgate.counters.model.decide_passes import HintWindows
 from headgate.engines.context import Host
 from headgate.engines.lanes.delivery.read_budget import ReadBudget
+from headgate.engines.lanes.delivery.read_gate import ReadGate
 from headgate.engines.registry import ENGINE_MODULES
 from headgate.process.live import Live
 from headgate.store.cassandra.settings import ConnectionSettings
@@ -55,6 +56,7 @@ class ProcessContext:
     """For how long nodes keep hints: without it nothing of a counter is collected."""
     read_budget: ReadBudget = field(default_factory=ReadBudget)
     """Of all lanes that this process holds."""
+    read_gate: ReadGate = field(default_factory=ReadGate)
     engines: Mapping[str, str] = field(default_factory=lambda: ENGINE_MODULES)
     """The modules of the engines (engines/registry.py)."""
     create_queue: Callable[[Name], Awaitable[bool]] | None = None
@@ -78,6 +80,7 @@ class ProcessContext:
             self.positions,
             self.last_expiry_s,
             self.read_budget,
+            self.read_gate,
         )
 
 

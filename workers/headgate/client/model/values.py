@@ -102,6 +102,8 @@ class LaneStatus:
     progress: int
     hidden: int
     settled_out_of_order: int
+    unreadable_rows: int
+    """Rows that were set aside, since their stored bytes cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,7 @@ class QueueSummary:
     workers: int
     lanes: int
     blocked_lanes: int
+    unreadable_rows: int
     last_put: datetime | None
     next_due: datetime | None
 
@@ -296,6 +299,7 @@ def build_summary(overview: QueueOverview) -> QueueSummary:
         oldest_due=_time_of(figures.oldest_us),
         rate_per_s=figures.rate,
         blocked_lanes=figures.held,
+        unreadable_rows=figures.unreadable,
         last_put=_time_of(figures.put_us),
         next_due=_time_of(figures.next_due_us(overview.at_us)),
     )

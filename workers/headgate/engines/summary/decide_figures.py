@@ -35,6 +35,8 @@ class LaneStand:
     """Since it was taken."""
     is_held: bool
     is_unread: bool
+    unreadable: int = 0
+    """Rows that were set aside, since their stored bytes cannot be read."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,7 @@ class Figures:
     lowest: int = 0
     total: int = NOT_COUNTED
     total_oldest_us: int = 0
+    unreadable: int = 0
 
 
 def decide_figures(stands: Collection[LaneStand], rate: float) -> Figures:
@@ -65,6 +68,7 @@ def decide_figures(stands: Collection[LaneStand], rate: float) -> Figures:
         held=sum(stand.is_held for stand in stands),
         unread=sum(stand.is_unread for stand in stands),
         lowest=min((stand.number for stand in stands), default=0),
+        unreadable=sum(stand.unreadable for stand in stands),
     )
 
 

@@ -18,6 +18,8 @@ from headgate.store.model.statements import Select
 from headgate.store.store import Store
 
 FIGURES = tuple(field.name for field in fields(Figures))
+LATER_FIGURES = ("unreadable",)
+"""Owners of an earlier release do not write these: they count as 0."""
 COLUMNS = ("queue", "writer", "put_us", "due_us", "until_us", *FIGURES, "at_us")
 
 
@@ -32,6 +34,8 @@ class QueueFigures:
     workers: int = 0
     lanes: int = 0
     held: int = 0
+    unreadable: int = 0
+    """Rows that were set aside, since their stored bytes cannot be read."""
     put_us: int | None = None
     """A reader that has read up to this time has read all messages put for immediate delivery."""
     later: tuple[LaterMark, ...] = ()
@@ -70,9 +74,9 @@ async def read_next_mark(store: Store, queue: UUID) -> LaterMark | None:
 def owners_of(rows: Iterable[Any]) -> list[OwnersRow]:
     """The rows of owners among those of a queue."""
     return [
-        OwnersRow(row.writer, row.at_us, Figures(**{name: getattr(row, name) for name in FIGURES}))
+        OwnersRow(row.writer, row.at_us, Figures(**{name: getattr(row, name) or 0 for name in FIGURES}))
         for row in rows
-        if row.at_us is not None and None not in [getattr(row, name) for name in FIGURES]
+        if row.at_us is not None and None not in [getattr(row, name) for name in FIGURES if name not in LATER_FIGURES]
     ]
 
 
@@ -89,6 +93,7 @@ def combined(rows: Iterable[Any], *, now_us: int) -> QueueFigures:
         workers=len(owners),
         lanes=sum(each.lanes for each in owners),
         held=sum(each.held for each in owners),
+        unreadable=sum(each.unreadable for each in owners),
         put_us=max((row.put_us for row in rows if row.put_us is not None), default=None),
         later=tuple(sorted(_marks_of(rows), key=lambda mark: mark.due_us)),
     )

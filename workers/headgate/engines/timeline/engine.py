@@ -43,6 +43,7 @@ from headgate.engines.timeline.inspect.peek import peek
 from headgate.engines.timeline.inspect.remark_waiting import mark_what_waits
 from headgate.engines.timeline.inspect.repair_status import repair_standing
 from headgate.engines.timeline.inspect.stats import stats
+from headgate.engines.timeline.lanes.next_due import unreadable_rows_of
 from headgate.engines.timeline.lanes.timeline_lanes import TimelineLanes, delivery_terms
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.put.application_batch import stamp_put
@@ -368,6 +369,7 @@ class TimelineQueue:
             sharers=1 if lanes.sharing is None else lanes.sharing.sharers,
             stops=lanes.stops,
             dead_loops=tuple(reason for loop in lanes.loops if (reason := loop.why_dead()) is not None),
+            unreadable_rows=sum(map(unreadable_rows_of, lanes.held.values())),
         )
 
     async def _count(self) -> Stats:

@@ -202,6 +202,8 @@ class WorkerProcess:
         gauge("in_flight", in_flight, lambda: self._worker.in_flight if self._worker else 0)
         gauge("throttled", "1 while everything fails: the worker takes one message at a time, with pauses.", is_slow)
         gauge("lanes", "Lanes held by this worker.", lambda: len(queue.leases()))
+        unreadable = "Rows set aside, since their stored bytes cannot be read."
+        gauge("unreadable_rows", unreadable, lambda: queue.unreadable_rows)
         lease_s = "Time since the oldest lease renewal was sent. A lease lasts 10 s by default."
         gauge("lease_age_seconds", lease_s, oldest_s)
         measure_clocks(self.registry, lambda: [clock] if (clock := queue.clock()) is not None else [])

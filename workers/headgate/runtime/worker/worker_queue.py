@@ -52,6 +52,11 @@ class WorkerQueue:
         """How many lanes had to be taken from this process: their loop made no turn, or they were another's."""
         return self._queue.engine.ownership().stops
 
+    @property
+    def unreadable_rows(self) -> int:
+        """How many rows of its lanes were set aside."""
+        return self._queue.engine.ownership().unreadable_rows
+
     def dead_loops(self) -> Sequence[str]:
         """Why background loops of lanes, members, catalogue and clock do nothing any more; none while all run."""
         return [*self._queue.engine.ownership().dead_loops, *self._connection.dead_loops()]

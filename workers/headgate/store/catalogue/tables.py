@@ -116,6 +116,7 @@ SUMMARY = Table(
         Column("lowest", Type.BIGINT),
         Column("total", Type.BIGINT),
         Column("total_oldest_us", Type.BIGINT),
+        Column("unreadable", Type.BIGINT),
         Column("at_us", Type.BIGINT),
     ),
     gc_grace_s=DAY_S,

@@ -14,13 +14,14 @@ from typing import Any
 from headgate.engines.context import Host
 from headgate.engines.contract import MessageLocation, MessageState
 from headgate.engines.lanes.log.settle_log_format import RowFacts
-from headgate.engines.packed_row import PackedRun, unpack
+from headgate.engines.packed_row import PackedRun, RowBroken
 from headgate.engines.timeline.lanes.lane_snapshot import Held, LaneView, read_lane_view
 from headgate.engines.timeline.model.decide_place import decide_shard
 from headgate.engines.timeline.model.layout import PLACE_BYTES, SECOND_US, MessagePlace, RowPlace, id_bytes, id_text
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.lane_records import read_facts, read_passed
 from headgate.engines.timeline.read.reading import family_of, row_key
+from headgate.engines.timeline.read.unreadable_rows import read_run
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.positions import first_at, last_at, position_order, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
@@ -71,7 +72,10 @@ class Finder:
         places: list[str] = []
         location = MessageLocation(id_text(stored), MessageState.NOT_FOUND, ())
         while len(places) < PLACES_MAX:
-            met = await self._meet(place, stored)
+            try:
+                met = await self._meet(place, stored)
+            except RowBroken:
+                return _with(location, MessageState.UNREADABLE, (*places, _words(place)))
             if met is None:
                 fate = await self._of_nothing(place, stored, known=bool(places))
                 return _with(location, fate, (*places, _words(place)))
@@ -89,7 +93,7 @@ class Finder:
         """The message at a place, or in the restamped row of a row that never landed."""
         row = await _read_row(self._host, self._settings, place.row)
         if row is not None and row.run is not None:
-            run = unpack(row.run)
+            run = read_run(row.run)
             first = MessagePlace.from_bytes(run.replaces).row if run.replaces is not None else place.row
             if run.message_id is not None and stored in run.message_id:
                 place = MessagePlace(place.row, list(run.message_id).index(stored))
@@ -97,6 +101,13 @@ class Finder:
         if row is not None and row.moved is not None:  # its family has a place, though this row never landed
             return await self._meet(MessagePlace(MessagePlace.from_bytes(row.moved).row, place.index), stored)
         return await self._restamp_of(place, stored)
+
+    async def _is_at(self, place: MessagePlace, location: MessageLocation) -> bool:
+        """Whether the message is at that place, readable or not."""
+        try:
+            return await self._meet(place, id_bytes(location.message_id)) is not None
+        except RowBroken:
+            return True
 
     async def _restamp_of(self, place: MessagePlace, stored: bytes) -> _Met | None:
         begin_us = time_us_of(place.row.due)
@@ -106,7 +117,7 @@ class Finder:
             lane = RowPlace(place.row.generation, place.row.sub, place.row.shard, place.row.due)
             for row in await self._rows_of(lane, part, begin_us, left):
                 left -= 1
-                run = unpack(row.run) if row.run is not None else None
+                run = _run_or_none(row.run)
                 if run is None or run.replaces is None or run.message_id is None:
                     continue
                 if MessagePlace.from_bytes(run.replaces).row == place.row and stored in run.message_id:
@@ -167,12 +178,11 @@ class Finder:
         self, location: MessageLocation, met: _Met, to: MessagePlace, of_row: RowFacts, *, is_dead: bool
     ) -> tuple[MessageLocation, MessagePlace | None]:
         """It was copied: to another place of this queue, or to the dead-letter queue."""
-        if not is_dead and await self._meet(to, id_bytes(location.message_id)) is not None:
+        if not is_dead and await self._is_at(to, location):
             return location, to
         if is_dead and self._dead_letters is not None:
             host, settings = self._dead_letters
-            finder = Finder(host, settings, {})
-            if await finder._meet(to, id_bytes(location.message_id)) is not None:
+            if await Finder(host, settings, {})._is_at(to, location):
                 return _with(location, MessageState.DEAD), None
         settled = of_row.settled >> met.index & 1
         return _with(location, MessageState.SETTLED if settled else MessageState.WAITING), None
@@ -213,6 +223,16 @@ class Finder:
         part = row.part(self._settings.part_us)
         passed = await read_passed(self._host, self._settings, row.generation, row.shard, part)
         return MessageState.SETTLED if passed.among({row.due}) else MessageState.NOT_FOUND
+
+
+def _run_or_none(cell: bytes | None) -> PackedRun | None:
+    """The messages of a row that may be another one's."""
+    if cell is None:
+        return None
+    try:
+        return read_run(cell)
+    except RowBroken:
+        return None
 
 
 async def _read_row(host: Host, settings: TimelineSettings, place: RowPlace) -> Any:

@@ -21,6 +21,7 @@ from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.part_index import PartIndex
 from headgate.engines.timeline.read.part_list import parts_from
 from headgate.engines.timeline.read.reading import RowContent
+from headgate.engines.timeline.read.unreadable_rows import log_unreadable
 from headgate.errors import InvalidRequest
 from headgate.process.live import Live
 from headgate.store.model.positions import first_at, last_at, position_order
@@ -118,6 +119,8 @@ class _Generation:
             elif delivery_state.horizon is not None and row.order <= delivery_state.horizon:
                 return []
         content: RowContent = row.content
+        if content.unreadable:
+            log_unreadable(self._settings, content.place, content.unreadable)
         if content.run is None or settled == bits_of(0, row.count):
             return []
         ids = ids_of(content.place, row.count)

@@ -24,6 +24,7 @@ from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.lane_records import part_key, read_facts
 from headgate.engines.timeline.read.part_list import parts_from
 from headgate.engines.timeline.read.reading import family_of
+from headgate.engines.timeline.read.unreadable_rows import read_unreadable
 from headgate.store.model.positions import last_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.types import Value
@@ -50,6 +51,7 @@ class _Lane:
     hidden: int = 0
     settled: int = 0
     oldest_us: int | None = None
+    unreadable: int = 0
 
     @property
     def is_at_head(self) -> bool:
@@ -83,6 +85,8 @@ async def stats(host: Host, settings: TimelineSettings, held: Held) -> Stats:
     for generation in settings.generations:
         of_it = [view for view in views if view.generation == generation.number]
         retired = [_Lane(view, view.position) for view in of_it if view.state.is_retired]
+        for lane in retired:
+            await _read_unreadable(host, settings, lane)
         lanes += [_lane_stats(lane, settings, now_us) for lane in retired]
         counted = _Generation(host, settings, [view for view in of_it if not view.state.is_retired], now_us)
         if counted.lanes:
@@ -97,6 +101,11 @@ async def stats(host: Host, settings: TimelineSettings, held: Held) -> Stats:
     backlog = ready_local if all_at_head else max(ready_local, live - delayed - in_flight)
     oldest = [lane.oldest_due_us for lane in lanes if lane.oldest_due_us is not None]
     return Stats(backlog, in_flight, delayed, min(oldest, default=None), tuple(lanes), complete)
+
+
+async def _read_unreadable(host: Host, settings: TimelineSettings, lane: _Lane) -> None:
+    notes = await read_unreadable(host, settings, lane.view.generation, lane.view.shard)
+    lane.unreadable = notes.count(lane.view.state.purged_before_us)
 
 
 def _in_flight(lane: _Lane, now_us: int) -> int:
@@ -138,6 +147,7 @@ def _lane_stats(lane: _Lane, settings: TimelineSettings, now_us: int) -> LaneSta
         progress=state.progress,
         hidden=lane.hidden if mine is None else mine.delivery_state.hidden_at(now_us),
         settled_above=settled_above,
+        unreadable_rows=lane.unreadable,
     )
 
 
@@ -166,6 +176,7 @@ class _Generation:
             self.parts.append(_Part(number, subs))
         await self._each(self.parts, self._count_part)
         await self._each(self.lanes, self._read_oldest)
+        await self._each(self.lanes, partial(_read_unreadable, self._host, self._settings))
         await self._split()
 
     async def _each(self, items: Iterable[T], work: Callable[[T], Awaitable[R]]) -> list[R]:

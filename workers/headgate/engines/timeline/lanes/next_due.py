@@ -13,6 +13,7 @@ from headgate.engines.summary.decide_figures import LaneStand
 from headgate.engines.timeline.model.layout import LATER_SUBS_FROM
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.read.part_list import parts_from
+from headgate.engines.timeline.read.source import TimelineSource
 from headgate.store.model.positions import last_at, position_at, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.types import Value
@@ -41,7 +42,13 @@ def lane_status(name: LaneName, dispatcher: Dispatcher, now_us: int) -> LaneStan
         answered=dispatcher.answered,
         is_held=delivery_state.is_held(),
         is_unread=not at_head,
+        unreadable=unreadable_rows_of(dispatcher),
     )
+
+
+def unreadable_rows_of(dispatcher: Dispatcher) -> int:
+    """How many rows of an owned lane were set aside."""
+    return dispatcher.source.unreadable_rows if isinstance(dispatcher.source, TimelineSource) else 0
 
 
 async def next_due_us(host: Host, settings: TimelineSettings) -> int | None:

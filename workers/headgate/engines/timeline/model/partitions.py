@@ -29,10 +29,9 @@ from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.store.model.statements import Insert
 
 SUB_ROWS_MAX = 100_000
-SUB_BYTES_MAX = 256 * 1024 * 1024
-"""Both of one producer alone, over all shards (attack E5). Less would bound partitions better, but a first read of a
-lane brings a row of each sub: with 32 MiB and messages of 1 MiB twelve lanes read 130 MiB at once, and a small server
-did not answer any more."""
+SUB_BYTES_MAX = 32 * 1024 * 1024
+"""Both of one producer alone, over all shards (attack E5). A lane reads the keys of all subs of a part and then the
+rows that come next, so a further sub costs it a small read."""
 PARTS_MAX = 20_000
 INDEXED_MAX = 100_000
 

@@ -21,6 +21,7 @@ class LateRowOutcome(Enum):
     CANCELLED = "cancelled"
     PURGED = "purged"
     EMPTY = "holds nothing"
+    UNREADABLE = "cannot be read"
     WAITS = "waits for its lane to be drained"
 
 

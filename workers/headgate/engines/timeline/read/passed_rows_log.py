@@ -12,11 +12,17 @@ from uuid import UUID
 
 from headgate.engines.context import Host
 from headgate.engines.lanes.delivery.rows import LaneRow
-from headgate.engines.timeline.model.layout import SECOND_US, TTL_S_MAX
+from headgate.engines.timeline.model.layout import SECOND_US, TTL_S_MAX, RowPlace
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.lane_records import part_key
 from headgate.engines.timeline.read.passed_rows import encode_passed
 from headgate.engines.timeline.read.reading import RowContent
+from headgate.engines.timeline.read.unreadable_rows import (
+    UNREADABLE_PART,
+    UnreadableRows,
+    build_note,
+    log_unreadable,
+)
 from headgate.process.live import Live
 from headgate.store.model.positions import position_at, time_us_of
 from headgate.store.model.statements import Batch, Insert, Plain
@@ -37,15 +43,27 @@ class Passing:
         self._shard = shard
         self._writer = writer
         self._pieces: dict[int, int] = {}
+        self.unreadable = UnreadableRows()
+        """Those that are noted already, as far as the writer has read."""
         self._stamped_us = 0
 
+    def resume(self, noted: UnreadableRows) -> None:
+        """These were noted by earlier writers."""
+        self.unreadable = noted
+
     async def write(self, rows: Sequence[LaneRow]) -> None:
-        """Add a piece to each part that they are in; for a restamped row, its family's first place to that part's."""
+        """Add a piece to each part that they are in; for a restamped row, its family's first place to that part's.
+        Those that cannot be read are noted by themselves, once."""
         ids: dict[int, set[UUID]] = {}
         messages: dict[int, int] = {}
+        unreadable: list[RowContent] = []
         for row in rows:
             content: RowContent = row.content
-            ids.setdefault(row.where, set()).add(content.place.due)
+            of_part = ids.setdefault(row.where, set())
+            if not content.unreadable:
+                of_part.add(content.place.due)
+            elif content.place.due not in self.unreadable:
+                unreadable.append(content)
             messages[row.where] = messages.get(row.where, 0) + content.counted
             if content.first != content.place.due:
                 ids.setdefault(time_us_of(content.first) // self._settings.now.part_us, set()).add(content.first)
@@ -59,8 +77,21 @@ class Passing:
             values["up_to"] = position_at(rows[-1].order)
             ttl_s = passed_kept_s(self._settings.now, part, now_us=stamp_us, last_expiry_s=self._host.last_expiry_s)
             by_part[part] = [Insert(self._settings.now.tables.passed, values, timestamp_us=stamp_us, ttl_s=ttl_s)]
+        if unreadable:
+            numbers[UNREADABLE_PART] = self._pieces.get(UNREADABLE_PART, -1) + 1
+            by_part[UNREADABLE_PART] = [self._note(unreadable, numbers[UNREADABLE_PART], stamp_us)]
         await write_by_part(self._host, by_part)
         self._pieces |= numbers
+        self.unreadable.add(content.place for content in unreadable)
+        for content in unreadable:
+            log_unreadable(self._settings.now, content.place, content.unreadable)
+
+    def _note(self, contents: Sequence[RowContent], piece: int, stamp_us: int) -> Insert:
+        """Kept as long as what is passed in the latest of their parts."""
+        settings = self._settings.now
+        places = [content.place for content in contents]
+        ttl_s = max(note_kept_s(settings, place, now_us=stamp_us, host=self._host) for place in places)
+        return build_note(settings, places, writer=self._writer, piece=piece, stamp_us=stamp_us, ttl_s=ttl_s)
 
 
 def kept_s(settings: TimelineSettings, part: int, *, now_us: int, last_expiry_s: int) -> int:
@@ -78,6 +109,19 @@ def passed_kept_s(settings: TimelineSettings, part: int, *, now_us: int, last_ex
         settings.check_terms.record_us // SECOND_US,
     )
     return min(wanted_s, TTL_S_MAX, last_expiry_s - now_us // SECOND_US)
+
+
+def note_kept_s(settings: TimelineSettings, place: RowPlace, *, now_us: int, host: Host) -> int:
+    """How long a row that cannot be read is noted."""
+    return passed_kept_s(settings, place.part(settings.part_us), now_us=now_us, last_expiry_s=host.last_expiry_s)
+
+
+async def note_unreadable(host: Host, settings: TimelineSettings, place: RowPlace, error: str) -> None:
+    """Set a row aside that no owner has met: one that landed late."""
+    now_us = host.now_us()
+    ttl_s = note_kept_s(settings, place, now_us=now_us, host=host)
+    await host.store.write(build_note(settings, [place], writer=host.uuid(), piece=0, stamp_us=now_us, ttl_s=ttl_s))
+    log_unreadable(settings, place, error)
 
 
 async def write_by_part(host: Host, by_part: dict[int, list[Plain]]) -> None:

@@ -11,7 +11,6 @@ and is not read: empty lanes cost one read of the index, which they share.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -20,22 +19,19 @@ from headgate.engines.context import Host
 from headgate.engines.lanes.delivery.rows import ROWS_A_TURN, LaneRow
 from headgate.engines.lanes.log.settle_log_format import bits_of, ranges_of
 from headgate.engines.lanes.source import RowSlice as LaneSlice
-from headgate.engines.packed_row import PackedRun, memory_of, unpack
-from headgate.engines.timeline.model.layout import LATER_SUBS_FROM, MessagePlace, RowPlace
+from headgate.engines.packed_row import PackedRun, RowBroken, count_of, memory_of
+from headgate.engines.timeline.model.layout import MessagePlace, RowPlace
+from headgate.engines.timeline.model.row import ROW_MESSAGES_MAX
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read.part_index import PartIndex
+from headgate.engines.timeline.read.part_reader import PartReader
 from headgate.engines.timeline.read.restamp_families import Families
+from headgate.engines.timeline.read.unreadable_rows import read_run
 from headgate.process.live import Live
 from headgate.store.model.positions import last_at, position_at, position_order, time_us_of
-from headgate.store.model.statements import Select, Slice, SliceBound
-from headgate.store.model.table import Table
+from headgate.store.model.statements import Select
 from headgate.store.model.types import Value
 
-ROWS_MIN, ROWS_MAX = 16, 1000
-LEAST_BYTES_MAX = 1024 * 1024
-"""Of each sub at least `ROWS_MIN` rows are read, or as many as fit into this: rows of many subs are merged, and a few
-of each would hardly advance the lane."""
-ROW_BYTES_MIN = 200
 ROW_MEMORY_BYTES = 200
 """The memory of a row besides its messages."""
 MESSAGE_FREED_BYTES = 60
@@ -56,6 +52,8 @@ class RowContent:
     its lineage counts. Of rows in two parts both count for theirs: only the last one stamped was counted."""
     held_bytes: int = 0
     """The approximate memory of `run` now."""
+    unreadable: str = ""
+    """Why its messages cannot be read: it is passed over, and none of them is delivered."""
     _released: int = 0
 
     def release(self, settled: int) -> int:
@@ -99,8 +97,7 @@ class LaneReader:
         self._families = families
         self._generation = generation
         self._shard = shard
-        self._row_bytes: int | None = None
-        """The size of a row, from the latest rows; None before the first."""
+        self._stored = PartReader(host, settings, index, generation=generation, shard=shard)
 
     async def read(self, after: int, *, bytes_max: int, up_to: int | None = None) -> LaneSlice:
         """The rows above a position, as far as now or the bounds go."""
@@ -146,7 +143,7 @@ class LaneReader:
         rows: list[LaneRow] = []
         left = bytes_max
         while True:
-            rows_of_part, reached, full = await self.read_part(part, after, top, left)
+            rows_of_part, reached, full = await self.read_part(part, after, top, left, up_to_now=True)
             rows += rows_of_part
             left -= sum(row.size_bytes for row in rows_of_part)
             if full or (left <= 0 and reached < top):
@@ -163,75 +160,52 @@ class LaneReader:
     def _is_later(self, place: bytes) -> bool:
         return MessagePlace.from_bytes(place).row.generation > self._generation
 
-    async def read_part(self, part: int, after: int, top: int, left: int) -> tuple[list[LaneRow], int, bool]:
-        """Its rows above `after`, up to `top`, how far they are complete, and whether the bound cut them."""
+    async def read_part(
+        self, part: int, after: int, top: int, left: int, *, up_to_now: bool = False
+    ) -> tuple[list[LaneRow], int, bool]:
+        """Its rows above `after`, up to `top`, how far they are complete, and whether the bound cut them.
+        `up_to_now`: `top` is no later than now."""
         upper = min(top, position_order(last_at((part + 1) * self._settings.now.part_us - 1)))
-        limit = self._rows_of_each_sub(left, subs=len(self._index.known_subs(part)))
-        slices = await self._read_subs(part, after, upper, limit)
-        cut = [position_order(rows[-1].due) for _, rows in slices if len(rows) >= limit]
-        reached = min(cut, default=upper)
-        stored = [
-            (position_order(row.due), sub, row)
-            for sub, rows in slices
-            for row in rows
-            if position_order(row.due) <= reached
-        ]
-        stored.sort(key=lambda each: each[0])
-        rows = []
-        for turn, (order, sub, row) in enumerate(stored, 1):
+        stored = await self._stored.read(part, after, upper, bytes_max=left, up_to_now=up_to_now)
+        rows: list[LaneRow] = []
+        for turn, (order, sub, row) in enumerate(stored.rows, 1):
             if turn % ROWS_A_TURN == 0:
                 await asyncio.sleep(0)
-            run = unpack(row.run) if row.run is not None else None
+            try:
+                run = read_run(row.run) if row.run is not None else None
+            except RowBroken as error:
+                rows.append(self._unreadable_row(part, order, sub, row, error))
+                continue
             size = self._noted_size(row.run)
             row_read = self._plain_row(part, order, sub, row.due, run, size) if _is_plain(row, run) else None
             rows.append(await self._lane_row(part, order, sub, row, run, size) if row_read is None else row_read)
-        return rows, reached, bool(cut)
-
-    def _rows_of_each_sub(self, left: int, *, subs: int) -> int:
-        """As many as are expected to fit. The first read has no expectation: a row may be as large as the largest
-        message, so it reads one."""
-        if self._row_bytes is None:
-            return 1
-        least = min(ROWS_MIN, min(left, LEAST_BYTES_MAX) // self._row_bytes)
-        return max(1, least, min(ROWS_MAX, left // (self._row_bytes * max(1, subs))))
+        return rows, stored.reached, stored.is_cut
 
     async def as_it_stands(self, part: int, sub: int, row: Any) -> LaneRow:
         """A stored row in the lane's form: for callers that read rows otherwise, and found an unusual one."""
-        run = unpack(row.run) if row.run is not None else None
-        return await self._lane_row(part, position_order(row.due), sub, row, run, self._noted_size(row.run))
-
-    async def _read_subs(self, part: int, after: int, upper: int, limit: int) -> list[tuple[int, Sequence[Any]]]:
-        """All subs that the index names: those that it has named before need not wait for it."""
-
-        async def read(subs: Sequence[int]) -> list[tuple[int, Sequence[Any]]]:
-            rows = await asyncio.gather(*(self._read_sub(part, sub, after, upper, limit) for sub in subs))
-            return list(zip(subs, rows, strict=True))
-
-        known = self._index.known_subs(part)
-        subs, slices = await asyncio.gather(self._index.subs(part), read(known))
-        return [*slices, *await read([sub for sub in subs if sub not in known])]
-
-    async def _read_sub(self, part: int, sub: int, after: int, upper: int, limit: int) -> Sequence[Any]:
-        key: dict[str, Value] = {
-            "queue": self._settings.now.queue,
-            "generation": self._generation,
-            "part": part,
-            "sub": sub,
-            "shard": self._shard,
-        }
-        within = Slice("due", SliceBound(position_at(after), False), SliceBound(position_at(upper), True))
-        columns = ("due", "run", "cancelled", "moved")
-        return await self._host.store.read(Select(self._table(sub), key, columns, within=within, limit=limit))
-
-    def _table(self, sub: int) -> Table:
-        return self._settings.now.tables.later if sub >= LATER_SUBS_FROM else self._settings.now.tables.work
+        order = position_order(row.due)
+        try:
+            run = read_run(row.run) if row.run is not None else None
+        except RowBroken as error:
+            return self._unreadable_row(part, order, sub, row, error)
+        return await self._lane_row(part, order, sub, row, run, self._noted_size(row.run))
 
     def _noted_size(self, cell: bytes | None) -> int:
         size = memory_of(cell) if cell is not None else 0
-        if size:  # a large row counts at once, and is forgotten slowly: the next may be as large
-            before = self._row_bytes or size
-            self._row_bytes = max(ROW_BYTES_MIN, size, (3 * before + size) // 4)
+        if size:
+            self._stored.note_size(size)
         return size
+
+    def _unreadable_row(self, part: int, order: int, sub: int, row: Any, error: RowBroken) -> LaneRow:
+        """A row that is passed over, whatever is on record about its messages: their number is not known, and no
+        record names more of them than a row can hold. One that was cancelled is passed like any other."""
+        is_cancelled = row.cancelled is not None
+        counted = 0 if is_cancelled else count_of(row.run, most=ROW_MESSAGES_MAX)
+        content = RowContent(RowPlace(self._generation, sub, self._shard, row.due), None, row.due, counted)
+        content.unreadable = "" if is_cancelled else str(error)
+        settled = bits_of(0, ROW_MESSAGES_MAX)
+        key = row_key(sub, row.due, row.due)
+        return LaneRow(key, order, ROW_MESSAGES_MAX, ROW_MEMORY_BYTES, content, part, settled=settled)
 
     def _plain_row(
         self, part: int, order: int, sub: int, due: UUID, run: PackedRun | None, size: int
@@ -301,7 +275,9 @@ class LaneReader:
             "shard": origin.shard,
             "due": origin.due,
         }
-        rows = await self._host.store.read(Select(self._table(origin.sub), key, ("cancelled",)))
+        tables = self._settings.now.tables
+        table = tables.later if origin.lies_later else tables.work
+        rows = await self._host.store.read(Select(table, key, ("cancelled",)))
         return bool(rows) and rows[0].cancelled is not None
 
 

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from headgate.engines.context import Host
 from headgate.engines.lanes.ownership.decide_lease import LaneState
 from headgate.engines.lanes.ownership.lease import Lane
-from headgate.engines.packed_row import PackedRun, unpack
+from headgate.engines.packed_row import PackedRun, RowBroken
 from headgate.engines.timeline.model.decide_place import decide_shard, generation_at
 from headgate.engines.timeline.model.decide_repair import (
     Fixed,
@@ -37,6 +37,8 @@ from headgate.engines.timeline.put.copies import write_restamp
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.lane_records import read_passed
 from headgate.engines.timeline.read.passed_rows import PassedRows
+from headgate.engines.timeline.read.passed_rows_log import note_unreadable
+from headgate.engines.timeline.read.unreadable_rows import read_run
 from headgate.store.model.consistency import Consistency
 from headgate.store.model.positions import is_after, time_us_of
 from headgate.store.model.statements import Select, UpdateIf, is_
@@ -87,9 +89,13 @@ class LateRows:
         row = await self._read_row(place, ("run", "cancelled", "moved"), consistency)
         if row is None or row.run is None:
             return LateRowOutcome.EMPTY
-        run = unpack(row.run)
         if row.cancelled is not None:
             return LateRowOutcome.CANCELLED
+        try:
+            run = read_run(row.run)
+        except RowBroken as error:
+            await note_unreadable(self._host, self._settings, place, str(error))
+            return LateRowOutcome.UNREADABLE
         if is_purged(run.put_us, lane.purged_before_us):
             return LateRowOutcome.PURGED
         first = place if run.replaces is None else MessagePlace.from_bytes(run.replaces).row

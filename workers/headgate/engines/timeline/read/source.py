@@ -34,6 +34,7 @@ from headgate.engines.timeline.read.part_index import PartIndex
 from headgate.engines.timeline.read.passed_rows_log import Passing, kept_s, write_by_part
 from headgate.engines.timeline.read.reading import LaneReader, RowContent, family_of, put_before
 from headgate.engines.timeline.read.restamp_families import Families
+from headgate.engines.timeline.read.unreadable_rows import read_unreadable
 from headgate.errors import Bug, Unavailable
 from headgate.process.live import Live
 from headgate.store.model.positions import first_at, last_at, position_at, position_order, time_us_of
@@ -131,6 +132,8 @@ class TimelineSource:
 
     async def known(self, after: int, up_to: int) -> Facts:
         """The records of all owners and jobs for the parts from one position to another."""
+        noted = await read_unreadable(self._host, self._settings.now, self._generation, self._shard)
+        self._passed.resume(noted)
         part_us = self._settings.now.part_us
         return await self._facts_of_parts(
             _due_us(after) // part_us, (_due_us(up_to) + RESTAMPS_WITHIN_US) // part_us, begin=after
@@ -215,6 +218,11 @@ class TimelineSource:
         """Add a piece of passed rows to each part they lie in."""
         await self._passed.write(rows)
         self.forget(rows)
+
+    @property
+    def unreadable_rows(self) -> int:
+        """How many rows of the lane were set aside, by this owner and those before it."""
+        return self._passed.unreadable.count(self.reading.purged_before_us)
 
     def forget(self, rows: Iterable[LaneRow]) -> None:
         """These rows are on record as passed: that record is what their families are known by from now on."""

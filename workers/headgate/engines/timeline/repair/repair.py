@@ -42,6 +42,7 @@ from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.part_list import IndexedPart, indexed_from
 from headgate.engines.timeline.read.passed_rows import PassedRows
 from headgate.engines.timeline.read.restamp_late_rows import LateRows, PassedLane
+from headgate.engines.timeline.read.unreadable_rows import UnreadableRows, read_unreadable
 from headgate.engines.timeline.repair.cursors import Cursors, LaneCursors
 from headgate.errors import HeadgateError, Unavailable
 from headgate.process.background_tasks import start_task
@@ -384,6 +385,7 @@ class Pass:
         """All rows of a part that no reader has read; each is durable at its place when this returns."""
         part = indexed.part
         passed: PassedRows | None = None
+        unreadable: UnreadableRows | None = None
         waits = False
         for sub in sorted({0, *indexed.subs}):
             after: Any = None
@@ -394,8 +396,14 @@ class Pass:
                 if passed is None:
                     passed = await self._late_rows.read_passed(lane.generation, lane.shard, part)
                 known = passed.among([row.due for row in rows])
-                late = [row for row in rows if row.due not in known and row.cancelled is None]
-                places = [RowPlace(lane.generation, sub, lane.shard, row.due) for row in late]
+                late = [row.due for row in rows if row.due not in known and row.cancelled is None]
+                if late and unreadable is None:
+                    unreadable = await read_unreadable(self._host, self._settings, lane.generation, lane.shard)
+                places = [
+                    RowPlace(lane.generation, sub, lane.shard, due)
+                    for due in late
+                    if unreadable is None or due not in unreadable
+                ]
                 outcome = await self._all_of(lane, places, consistency)
                 waits = waits or LateRowOutcome.WAITS in outcome
                 if len(rows) < SLICE_ROWS:
