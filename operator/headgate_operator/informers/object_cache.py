@@ -22,9 +22,7 @@ from headgate_operator.model.kinds import (
     DEPLOYMENT,
     NAMESPACE,
     QUEUE,
-    SPARK_APPLICATION,
     Document,
-    ResourceKind,
     is_at_rest,
 )
 from headgate_operator.model.names import GROUP, Key, KeyKind, namespace_key
@@ -37,7 +35,6 @@ RESOURCES: Final[Mapping[str, KeyKind]] = {QUEUE.kind: "Queue", COUNTER.kind: "C
 NOISY: Final = ("kubectl.kubernetes.io/last-applied-configuration", "deployment.kubernetes.io/revision")
 """Annotations that repeat the document, or that a controller of Kubernetes keeps for itself."""
 FAILING: Final = (("ReplicaFailure", "True"), ("Progressing", "False"))
-SPARK_CRD: Final = f"{SPARK_APPLICATION.plural}.{SPARK_APPLICATION.group}"
 
 
 @dataclass(frozen=True)
@@ -124,10 +121,6 @@ class ObjectCache:
         self._remember_tombstone(uid, ENDED)
         return change
 
-    def missing_from(self, kind: ResourceKind, uids: set[str]) -> list[str]:
-        """Uids of a kind that are known here and are not among those of a whole list."""
-        return [uid for uid, known in self._objects.items() if known.place.kind == kind.kind and uid not in uids]
-
     # ---- being asked
 
     def get(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
@@ -150,10 +143,6 @@ class ObjectCache:
     def version_of(self, uid: str) -> str | None:
         known = self._objects.get(uid)
         return None if known is None else known.version
-
-    def place_of(self, uid: str) -> ObjectPlace | None:
-        known = self._objects.get(uid)
-        return None if known is None else known.place
 
     def children_of(self, uid: str) -> list[dict[str, Any]]:
         """The objects of that owner, in the order of kinds and names."""
@@ -267,8 +256,7 @@ class ObjectCache:
         elif kind == NAMESPACE.kind:
             yield from self._keys_of_namespace(document, name)
         elif kind == CRD.kind:
-            if name == SPARK_CRD:
-                yield from (key for key in self.keys() if key.kind == "Queue")
+            yield from (key for key in self.keys() if key.kind == "Queue")  # Spark's: no other is watched
         else:
             owners = [
                 Key(RESOURCES[str(owner["kind"])], namespace, str(owner["name"]))

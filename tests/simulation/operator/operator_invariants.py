@@ -155,7 +155,7 @@ class Judge:
     def quiet(self, since_s: float) -> list[str]:
         """No write but the Lease's, since a given time."""
         return [
-            f"{at_s:.1f} {source} {request.verb} {request.path}: {_reported(request)}"
+            f"{at_s:.1f} {source} {request}: {_reported(request)}"
             for at_s, source, request in self.scene.api.requests
             if at_s > since_s and source.startswith("operator") and request.kind is not LEASE
         ]
@@ -218,13 +218,13 @@ class Judge:
             if request.subresource != "status" or not source.startswith("operator"):
                 continue
             version = str((request.body or {}).get("metadata", {}).get("resourceVersion"))
-            owner_value = (source, request.path, self.scene.uid_at.get(version, version))
+            owner_value = (source, str(request), self.scene.uid_at.get(version, version))
             before = last.get(owner_value)
             if before is not None and _status_of(before[1]) == _status_of(request):
                 continue
             last[owner_value] = (at_s, request)
             if before is not None and at_s - before[0] < STATUS_EVERY_S:
-                yield f"{request.path}: two statuses within {at_s - before[0]:.1f} s by {source}"
+                yield f"{request}: two statuses within {at_s - before[0]:.1f} s by {source}"
 
     def _pauses(self) -> Iterator[str]:
         """A paused resource is left alone: known from the end of the storm, which ends every pause."""
