@@ -1,7 +1,7 @@
 """The simulated API server behind a socket of this machine, for clients that need one: kopf.
 
 It serves what a watching client asks for: discovery, lists and watches. It can refuse requests of a kind, end its
-watches, and forget its history, so that a test sees how such a client goes on.
+watches, and forget its history, so that a test sees how such a client continues.
 """
 
 from __future__ import annotations

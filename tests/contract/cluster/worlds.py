@@ -171,7 +171,7 @@ class SimulatedWorld(CaseWorld):
 
     def follow(self, request: WatchRequest) -> AsyncIterator[Document | Denied]:
         """Over the simulated network."""
-        return self.port.follow(request)
+        return SimulatedCluster(self.api, self.process).follow(request)
 
     @asynccontextmanager
     async def unanswered(self) -> AsyncIterator[ClusterPort]:
@@ -195,7 +195,8 @@ class RealWorld(CaseWorld):
         self._runner = runner
         self._kubectl = kubectl
         self._first: ObjectAddress | None = None
-        self.port = runner.run(self._connect(kubectl.kubeconfig))
+        self._client = runner.run(self._connect(kubectl.kubeconfig))
+        self.port = self._client
 
     async def _connect(self, kubeconfig: str) -> HttpApiClient:
         return await HttpApiClient.connect(kubeconfig=kubeconfig, context=self._kubectl.context)
@@ -239,7 +240,7 @@ class RealWorld(CaseWorld):
         place = f"/namespaces/{request.namespace}" if kind.namespaced else ""
         path = f"/{'apis' if kind.group else 'api'}/{kind.api_version}{place}/{kind.plural}"
         try:
-            response = await DynamicClient(self.port._api).request(  # type: ignore[no-untyped-call]
+            response = await DynamicClient(self._client._api).request(  # type: ignore[no-untyped-call]
                 "get",
                 path,
                 query_params=list(request.query.items()),
