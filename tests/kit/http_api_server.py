@@ -32,8 +32,6 @@ class HttpFront:
         self.server.when_written(self._note)
         self.asked: list[tuple[str, dict[str, str]]] = []
         """Plural and query of each list and watch."""
-        self.held: dict[str, asyncio.Event] = {}
-        """Lists of these kinds wait."""
         self.refused: dict[str, int] = {}
         """Lists and watches of these kinds get this status."""
         self.url = ""
@@ -86,8 +84,6 @@ class HttpFront:
             return web.json_response({"kind": "Status", "code": 404}, status=self.refused.get(plural, 404))
         if query.get("watch") == "true":
             return await self._watch(request, kind, query)
-        if plural in self.held:
-            await self.held[plural].wait()
         answer = self.server.answer(ApiRequest("list", kind, query=query))
         return web.json_response(
             {**answer.body, "kind": f"{kind.kind}List", "apiVersion": kind.api_version}, status=answer.status

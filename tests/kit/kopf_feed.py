@@ -3,7 +3,6 @@
 kopf itself needs sockets, so it does not run on virtual time. This keeps what its handlers can observe of kopf 1.45
 (`tests/unit/operator/test_kopf_watch.py` holds both to it):
 
-- no handler runs before every kind has been listed;
 - a watch that ends, breaks or is silent for 70 s is continued from its last version;
 - after a 410 the kind is listed again. Deletions since then are never reported;
 - a list that is refused is asked for again;
@@ -13,8 +12,8 @@ kopf itself needs sockets, so it does not run on virtual time. This keeps what i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
-from typing import Any, Final
+from collections.abc import AsyncIterator, Collection
+from typing import Final
 
 from headgate.process.background_tasks import run_together
 from headgate_operator.cluster.port import Denial, Denied
@@ -40,9 +39,6 @@ class KopfFeed:
         self._port = port
         self._intake = intake
         self._watched = watched
-        self._unlisted = {one.kind for one in watched}
-        self._held: list[tuple[str | None, Mapping[str, Any]]] = []
-        """Events from before every kind was listed."""
 
     async def run(self) -> None:
         """For ever."""
@@ -63,32 +59,12 @@ class KopfFeed:
                 watched.kind, labels=watched.labels, fields=watched.fields, limit=PAGE, more=more
             )
             if isinstance(page, Denied):
-                if page.denial is Denial.NOT_FOUND:
-                    self._note_listed(watched)
                 return None
             for document in page.items:
-                self._take(None, document)
+                self._intake.changed(document, listed=True)
             more = page.more
             if more is None:
-                self._note_listed(watched)
                 return page.version
-
-    def _note_listed(self, watched: WatchedKind) -> None:
-        self._unlisted.discard(watched.kind)
-        if self._unlisted:
-            return
-        self._intake.note_listed()
-        held, self._held = self._held, []
-        for type_, document in held:
-            self._take(type_, document)
-
-    def _take(self, type_: str | None, document: Mapping[str, Any]) -> None:
-        if self._unlisted:
-            self._held.append((type_, document))
-        elif type_ == "DELETED":
-            self._intake.deleted(document)
-        else:
-            self._intake.changed(document, listed=type_ is None)
 
     async def _follow(self, watched: WatchedKind, version: str) -> str | None:
         """The version to continue from; None: list again."""
@@ -100,6 +76,8 @@ class KopfFeed:
             if isinstance(event, Denied):
                 return version if event.denial is Denial.UNKNOWN else None
             version = event.version
-            if event.type != "BOOKMARK":
-                self._take(event.type, event.document)
+            if event.type == "DELETED":
+                self._intake.deleted(event.document)
+            elif event.type != "BOOKMARK":
+                self._intake.changed(event.document)
         return version

@@ -8,7 +8,6 @@ An object that cannot be taken in does not block others.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Iterator
@@ -51,13 +50,8 @@ class EventIngest:
         self._queue = queue
         self.changes_total = 0
         """The number of events; the settle after a start reads it."""
-        self.has_listed = asyncio.Event()
         self._written: Counter[ObjectPlace] = Counter()
         self._waiting: dict[ObjectPlace, list[_Waiting]] = {}
-
-    def note_listed(self) -> None:
-        """Every kind has been listed."""
-        self.has_listed.set()
 
     def changed(self, document: Document, *, listed: bool = False) -> None:
         with _by_itself(document):

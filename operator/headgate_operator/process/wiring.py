@@ -130,7 +130,7 @@ class Operator:
     async def run(self) -> None:
         """Once all is listed work; for ever."""
         try:
-            await self.intake.has_listed.wait()
+            await self.audit.wait_until_listed()
             await self._settle()
             for namespace in self.cache.names_in(NAMESPACE.kind, ""):  # its children may be gone, and its Secret left
                 self.queue.add(namespace_key(namespace), Class.RESYNC)

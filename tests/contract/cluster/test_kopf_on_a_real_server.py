@@ -101,8 +101,10 @@ async def _watch(kubectl: Kubectl, kubeconfig: Path) -> None:
     def names(kind: str) -> list[str]:
         return cache.names_in(kind, namespace)
 
+    audit = WatchAudit(cluster, cache, intake)
     try:
-        await _until(lambda: intake.has_listed.is_set() and namespace in cache.names_in("Namespace", ""))
+        await asyncio.wait_for(audit.wait_until_listed(), WITHIN_S)
+        assert namespace in cache.names_in("Namespace", "")
         await _applied(kubectl, queue("emails"))
         await _until(lambda: names("Queue") == ["emails"])
         assert [] == cache.names_in(CRD.kind, "")
@@ -115,7 +117,6 @@ async def _watch(kubectl: Kubectl, kubeconfig: Path) -> None:
         await _until(lambda: names(SPARK_APPLICATION.kind) == ["ours"])
         await asyncio.to_thread(kubectl.delete, "queue", "emails")
         await _until(lambda: names("Queue") == [])
-        audit = WatchAudit(cluster, cache, intake)
         known = len(cache)
         await audit.audit()
         await audit.audit()

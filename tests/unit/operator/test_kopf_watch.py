@@ -30,7 +30,6 @@ from tests.kit.http_api_server import HttpFront
 from tests.kit.kopf_feed import KopfFeed
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.client import SimulatedCluster
-from tests.kit.simulated_cluster.faults import ApiFault, Wrong
 from tests.kit.simulated_cluster.server import ApiServer
 from tests.kit.simulated_world import World
 
@@ -58,10 +57,6 @@ class Door(ABC):
     @abstractmethod
     async def close(self) -> None:
         """End it."""
-
-    @abstractmethod
-    def hold_lists(self, kind: ResourceKind) -> Callable[[], object]:
-        """Have lists of a kind wait, until the answer is called."""
 
     @abstractmethod
     def end_watches(self) -> None:
@@ -121,10 +116,6 @@ class KopfDoor(Door):
         await end_task(self.running)
         await self._serving.__aexit__(None, None, None)
 
-    def hold_lists(self, kind: ResourceKind) -> Callable[[], object]:
-        held = self.front.held[kind.plural] = asyncio.Event()
-        return held.set
-
     def end_watches(self) -> None:
         self.front.end_watches()
 
@@ -146,10 +137,6 @@ class SimulatedDoor(Door):
 
     async def close(self) -> None:
         self.process.kill()
-
-    def hold_lists(self, kind: ResourceKind) -> Callable[[], object]:
-        self.api.faults.order(ApiFault(Wrong.UNHEARD, verb="list", kind=kind, left=1_000))
-        return self.api.faults.calm
 
     def end_watches(self) -> None:
         for number in list(self.api._watchers):
@@ -185,21 +172,6 @@ def run(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Cal
             world.run(whole(SimulatedDoor(world), case))
 
     return on_kopf if request.param == "kopf" else on_feed
-
-
-def test_no_event_arrives_before_every_kind_has_been_listed(run: Callable[[Case], None]) -> None:
-    async def case(door: Door) -> None:
-        let_go = door.hold_lists(CONFIG_MAP)
-        await door.until(lambda: door.is_watched(NAMESPACE) and door.is_watched(CRD))
-        assert (False, 0) == (door.intake.has_listed.is_set(), len(door.cache))
-        let_go()
-        await door.until(lambda: len(door.cache) >= 2)
-        assert (True, {"default", "kube-system"}) == (
-            door.intake.has_listed.is_set(),
-            set(door.cache.names_in("Namespace", "")),
-        )
-
-    run(case)
 
 
 def test_each_state_of_an_object_arrives_and_its_end(run: Callable[[Case], None]) -> None:
@@ -284,7 +256,7 @@ def test_a_server_that_is_broken_for_a_while_ends_nothing(monkeypatch: pytest.Mo
         door.front.refused = {CONFIG_MAP.plural: 500, CRD.plural: 403}
         await door.open()
         await door.until(lambda: len(door.front.asked) > 40)
-        assert (False, False) == (door.running.done(), door.intake.has_listed.is_set())
+        assert (False, {}) == (door.running.done(), door.values())
         door.front.refused.clear()
         await door.until(lambda: door.values() == {"a": "1"})
         await door.close()

@@ -13,7 +13,7 @@ from typing import Any
 from headgate_operator.cluster.requests import ApiRequest
 from headgate_operator.informers.event_ingest import EventIngest
 from headgate_operator.informers.object_cache import ObjectCache
-from headgate_operator.informers.watch_audit import EVERY_S, WatchAudit
+from headgate_operator.informers.watch_audit import EVERY_S, LIST_AGAIN_S, POLL_S, WatchAudit
 from headgate_operator.informers.watched_kinds import OURS, WatchedKind
 from headgate_operator.informers.work_queue import Class, WorkQueue
 from headgate_operator.model.kinds import CONFIG_MAP, NAMESPACE
@@ -166,6 +166,45 @@ def test_an_object_that_comes_while_the_list_is_read_stays() -> None:
         cluster.write("c")
         await audit
         assert cluster.is_known()
+
+    run(scenario)
+
+
+def test_all_is_listed_once_the_watch_has_brought_what_a_list_shows() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.write("a", heard=False)
+        listing = asyncio.get_running_loop().create_task(cluster.audits.wait_until_listed())
+        await asyncio.sleep(LIST_AGAIN_S / 2)
+        assert not listing.done()
+        cluster.write("b")
+        await asyncio.sleep(2 * POLL_S)
+        assert listing.done()
+
+    run(scenario)
+
+
+def test_an_object_that_is_deleted_while_all_is_listed_is_not_waited_for() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.write("a", heard=False)
+        listing = asyncio.get_running_loop().create_task(cluster.audits.wait_until_listed())
+        await asyncio.sleep(LIST_AGAIN_S / 2)
+        cluster.delete()
+        assert not listing.done()
+        await asyncio.sleep(LIST_AGAIN_S)
+        assert listing.done()
+
+    run(scenario)
+
+
+def test_a_list_that_is_refused_is_no_list() -> None:
+    async def scenario(cluster: Cluster) -> None:
+        cluster.world.network.cut("operator", cluster.api.process.name)
+        listing = asyncio.get_running_loop().create_task(cluster.audits.wait_until_listed())
+        await asyncio.sleep(10 * LIST_AGAIN_S)
+        assert not listing.done()
+        cluster.world.network.heal()
+        await asyncio.sleep(3 * LIST_AGAIN_S)
+        assert listing.done()
 
     run(scenario)
 
