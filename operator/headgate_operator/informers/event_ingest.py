@@ -48,8 +48,6 @@ class EventIngest:
     def __init__(self, cache: ObjectCache, queue: WorkQueue) -> None:
         self._cache = cache
         self._queue = queue
-        self.changes_total = 0
-        """The number of events; the settle after a start reads it."""
         self._written: Counter[ObjectPlace] = Counter()
         self._waiting: dict[ObjectPlace, list[_Waiting]] = {}
 
@@ -103,7 +101,6 @@ class EventIngest:
     def _add(self, change: CacheChange | None, class_: Class) -> None:
         if change is None:
             return
-        self.changes_total += 1
         for key in change.keys:
             self._queue.add(key, class_)
 

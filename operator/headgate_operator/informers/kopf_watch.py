@@ -25,7 +25,7 @@ from headgate_operator.informers.event_ingest import EventIngest
 from headgate_operator.informers.watched_kinds import WATCHED, WatchedKind
 
 IDLE_S: Final = 1.0
-"""How long kopf's worker of an object waits for its next event. It holds the last document of its object meanwhile, so
+"""How long kopf's worker of an object waits for its next event. It holds the last document of its object meanwhile:
 with a minute two thousand objects took 47 MB more at the start."""
 PAGE: Final = 100
 """Objects per page of a list: a page is parsed at once, and holds the event loop meanwhile."""

@@ -56,8 +56,6 @@ PLAN_WITHIN_S: Final = 25.0
 """Less than the clients' timeout."""
 PAUSE_S_MAX: Final = 60.0
 """Between two starts of a background task that fails."""
-SETTLE_S: Final = 0.3
-SETTLE_S_MAX: Final = 30.0
 
 
 @dataclass(frozen=True)
@@ -131,7 +129,6 @@ class Operator:
         """Once all is listed work; for ever."""
         try:
             await self.audit.wait_until_listed()
-            await self._settle()
             for namespace in self.cache.names_in(NAMESPACE.kind, ""):  # its children may be gone, and its Secret left
                 self.queue.add(namespace_key(namespace), Class.RESYNC)
             self.queue.release()
@@ -170,14 +167,6 @@ class Operator:
             "reads of schemas": self._check_schemas,
             "reading of Secrets": self._read_secrets,
         }
-
-    async def _settle(self) -> None:
-        """Wait until events have paused: a restart lists in any order."""
-        for _ in range(round(SETTLE_S_MAX / SETTLE_S)):
-            changes_total = self.intake.changes_total
-            await asyncio.sleep(SETTLE_S)
-            if changes_total == self.intake.changes_total:
-                return
 
     async def _resync(self) -> None:
         """Every key once in twenty minutes, spread evenly."""
