@@ -91,9 +91,12 @@ class ObjectCache:
         """Take a version of an object from a watch, a list or our own write. None: it is no change."""
         metadata = document["metadata"]
         uid = str(metadata["uid"])
-        if deleted:
-            return self._remove(uid, document)
         version = str(metadata.get("resourceVersion", ""))
+        if deleted:
+            known = self._objects.get(uid)
+            if known is not None and _is_older(version, known.version):
+                return None  # it had lost our label, and a later write of ours has restored it
+            return self._remove(uid, document)
         if uid in self._tombstones:
             if is_newer(self._tombstones[uid], version):
                 return None
@@ -309,6 +312,10 @@ def is_newer(version: str, known: str) -> bool:
     if version.isdecimal() and known.isdecimal():
         return int(version) > int(known)
     return version != known
+
+
+def _is_older(version: str, known: str) -> bool:
+    return version.isdecimal() and known.isdecimal() and int(version) < int(known)
 
 
 def _body(document: Document) -> bytes:

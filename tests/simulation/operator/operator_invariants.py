@@ -118,14 +118,15 @@ class Judge:
         return left + [line for line in self._of_entries(entries) if "is no more" in line]
 
     def _unheard(self, leader: Running) -> Iterator[str]:
-        """Changes that the leader's watches have not delivered: one may hang for two minutes before it is noticed."""
+        """Changes that the leader's watches have not delivered: one may hang for 70 s before it is noticed."""
         assert leader.operator is not None
         for kind in (QUEUE, COUNTER, DEPLOYMENT, POD_DISRUPTION_BUDGET, CRON_JOB, SERVICE_ACCOUNT):
             for document in self.scene.all(kind):
                 metadata = document["metadata"]
                 ours = (metadata.get("labels") or {}).get("app.kubernetes.io/managed-by") == "headgate"
                 observation = leader.operator.cache.version_of(metadata["uid"])
-                if (ours or kind in (QUEUE, COUNTER)) and observation != metadata["resourceVersion"]:
+                has_been = observation is not None  # and may have lost our label since
+                if (ours or has_been or kind in (QUEUE, COUNTER)) and observation != metadata["resourceVersion"]:
                     yield f"{kind.kind} {metadata['name']}"
             there = {document["metadata"]["uid"] for document in self.scene.all(kind)}
             for uid in leader.operator.cache.uids_of(kind.kind):

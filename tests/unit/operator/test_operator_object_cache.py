@@ -251,6 +251,20 @@ def test_what_a_list_did_not_have_is_there_again_once_the_watch_reports_it() -> 
     assert objects.is_there(made["metadata"]["uid"])
 
 
+def test_a_lost_label_that_is_reported_after_our_write_has_restored_it_is_no_end() -> None:
+    """A watch that continues after a cut replays what was written before (seed 46 of the operator's lives)."""
+    keys, objects = Keys(), ObjectCache()
+    intake = EventIngest(objects, keys)  # type: ignore[arg-type]
+    intake.changed(deployment(version=4))
+    intake.wrote(deployment(version=7))
+    keys.added.clear()
+    intake.deleted(deployment(version=6))
+    intake.changed(deployment(version=7))
+    assert ([], True) == (keys.added, objects.get("Deployment", "shop", "emails-mailer") is not None)
+    intake.deleted(deployment(version=8))
+    assert objects.get("Deployment", "shop", "emails-mailer") is None
+
+
 def test_what_a_list_no_longer_has_is_reported_as_gone() -> None:
     keys, objects = Keys(), ObjectCache()
     intake = EventIngest(objects, keys)  # type: ignore[arg-type]
