@@ -1,4 +1,4 @@
-"""kopf at the door of a real API server, under an account with the operator's rights and no others.
+"""kopf before a real API server, under an account with the operator's rights and no others.
 
 What it brings is held to the simulation's feed by tests/unit/operator/test_kopf_watch.py.
 """

@@ -1,4 +1,4 @@
-"""kopf at the door, and the feed that simulates it: both bring the same to `EventIngest`.
+"""kopf, and the feed that simulates it: both bring the same to `EventIngest`.
 
 Each case runs on kopf itself, before the simulated API server on a socket of this machine, and on `KopfFeed` in the
 simulated world.
@@ -41,7 +41,7 @@ WATCHED = (
 LABELS = {"app.kubernetes.io/managed-by": "headgate"}
 
 
-class Door(ABC):
+class EventSource(ABC):
     """An API server, and what of it reaches `EventIngest`."""
 
     server: ApiServer
@@ -96,7 +96,7 @@ class Door(ABC):
             await asyncio.sleep(0.02)
 
 
-class KopfDoor(Door):
+class KopfSource(EventSource):
     def __init__(self) -> None:
         super().__init__()
         self.front = HttpFront()
@@ -123,7 +123,7 @@ class KopfDoor(Door):
         return kind.plural in self.front.watched()
 
 
-class SimulatedDoor(Door):
+class SimulatedSource(EventSource):
     def __init__(self, world: World) -> None:
         super().__init__()
         self.world = world
@@ -146,44 +146,44 @@ class SimulatedDoor(Door):
         return any(watcher.request.kind == kind for watcher, _ in self.api._watchers.values())
 
 
-Case = Callable[[Door], Coroutine[Any, Any, None]]
+Case = Callable[[EventSource], Coroutine[Any, Any, None]]
 
 
 @pytest.fixture(params=["kopf", "simulated"])
 def run(request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture) -> Callable[[Case], None]:
-    """Runs a case before one of the doors."""
+    """Runs a case before one of the sources."""
 
-    async def whole(door: Door, case: Case) -> None:
-        await door.open()
+    async def whole(source: EventSource, case: Case) -> None:
+        await source.open()
         try:
-            await case(door)
+            await case(source)
         finally:
-            await door.close()
+            await source.close()
 
     def on_kopf(case: Case) -> None:
         async def made() -> None:
-            await whole(KopfDoor(), case)
+            await whole(KopfSource(), case)
 
         with caplog.at_level(logging.CRITICAL, logger="kopf"):
             asyncio.run(made())
 
     def on_feed(case: Case) -> None:
         with World(1) as world:
-            world.run(whole(SimulatedDoor(world), case))
+            world.run(whole(SimulatedSource(world), case))
 
     return on_kopf if request.param == "kopf" else on_feed
 
 
 def test_each_state_of_an_object_arrives_and_its_end(run: Callable[[Case], None]) -> None:
-    async def case(door: Door) -> None:
-        door.write("listed")
-        await door.until(lambda: door.is_watched(CONFIG_MAP))
-        door.write("a")
-        door.write("b")
-        await door.until(lambda: door.values() == {"listed": "1", "a": "1", "b": "1"})
-        door.write("a", "2")
-        door.delete("b")
-        await door.until(lambda: door.values() == {"listed": "1", "a": "2"})
+    async def case(source: EventSource) -> None:
+        source.write("listed")
+        await source.until(lambda: source.is_watched(CONFIG_MAP))
+        source.write("a")
+        source.write("b")
+        await source.until(lambda: source.values() == {"listed": "1", "a": "1", "b": "1"})
+        source.write("a", "2")
+        source.delete("b")
+        await source.until(lambda: source.values() == {"listed": "1", "a": "2"})
 
     run(case)
 
@@ -191,39 +191,39 @@ def test_each_state_of_an_object_arrives_and_its_end(run: Callable[[Case], None]
 def test_an_object_without_our_label_does_not_arrive_and_one_that_loses_it_is_gone(
     run: Callable[[Case], None],
 ) -> None:
-    async def case(door: Door) -> None:
-        door.write("foreign", labels={})
-        door.write("ours")
-        await door.until(lambda: door.is_watched(CONFIG_MAP) and door.values() == {"ours": "1"})
-        door.write("ours", labels={})
-        door.write("last")
-        await door.until(lambda: door.values() == {"last": "1"})
+    async def case(source: EventSource) -> None:
+        source.write("foreign", labels={})
+        source.write("ours")
+        await source.until(lambda: source.is_watched(CONFIG_MAP) and source.values() == {"ours": "1"})
+        source.write("ours", labels={})
+        source.write("last")
+        await source.until(lambda: source.values() == {"last": "1"})
 
     run(case)
 
 
 def test_of_all_definitions_one_arrives(run: Callable[[Case], None]) -> None:
-    async def case(door: Door) -> None:
-        door.write_crd("things.nobody.example")
-        await door.until(lambda: door.is_watched(CRD))
-        door.write_crd("others.nobody.example")
-        door.write_crd(SPARK_CRD)
-        await door.until(lambda: door.cache.get("CustomResourceDefinition", "", SPARK_CRD))
-        assert [SPARK_CRD] == door.cache.names_in("CustomResourceDefinition", "")
+    async def case(source: EventSource) -> None:
+        source.write_crd("things.nobody.example")
+        await source.until(lambda: source.is_watched(CRD))
+        source.write_crd("others.nobody.example")
+        source.write_crd(SPARK_CRD)
+        await source.until(lambda: source.cache.get("CustomResourceDefinition", "", SPARK_CRD))
+        assert [SPARK_CRD] == source.cache.names_in("CustomResourceDefinition", "")
 
     run(case)
 
 
 def test_a_watch_that_ends_continues_from_its_version(run: Callable[[Case], None]) -> None:
-    async def case(door: Door) -> None:
-        door.write("a")
-        await door.until(lambda: door.is_watched(CONFIG_MAP) and door.values() == {"a": "1"})
-        door.end_watches()
-        door.write("a", "2")
-        door.write("b")
-        door.delete("b")
-        door.write("c")
-        await door.until(lambda: door.values() == {"a": "2", "c": "1"})
+    async def case(source: EventSource) -> None:
+        source.write("a")
+        await source.until(lambda: source.is_watched(CONFIG_MAP) and source.values() == {"a": "1"})
+        source.end_watches()
+        source.write("a", "2")
+        source.write("b")
+        source.delete("b")
+        source.write("c")
+        await source.until(lambda: source.values() == {"a": "2", "c": "1"})
 
     run(case)
 
@@ -231,17 +231,17 @@ def test_a_watch_that_ends_continues_from_its_version(run: Callable[[Case], None
 def test_after_a_compaction_the_states_arrive_and_missed_deletions_do_not(run: Callable[[Case], None]) -> None:
     """Why watches are audited."""
 
-    async def case(door: Door) -> None:
-        door.write("a")
-        door.write("b")
-        await door.until(lambda: door.is_watched(CONFIG_MAP) and door.values() == {"a": "1", "b": "1"})
-        door.end_watches()
-        door.write("a", "2")
-        door.delete("b")
-        door.write("c")
-        door.server.compact()
-        await door.until(lambda: door.values().keys() >= {"a", "c"} and door.values()["a"] == "2")
-        assert {"a": "2", "b": "1", "c": "1"} == door.values()
+    async def case(source: EventSource) -> None:
+        source.write("a")
+        source.write("b")
+        await source.until(lambda: source.is_watched(CONFIG_MAP) and source.values() == {"a": "1", "b": "1"})
+        source.end_watches()
+        source.write("a", "2")
+        source.delete("b")
+        source.write("c")
+        source.server.compact()
+        await source.until(lambda: source.values().keys() >= {"a", "c"} and source.values()["a"] == "2")
+        assert {"a": "2", "b": "1", "c": "1"} == source.values()
 
     run(case)
 
@@ -251,56 +251,56 @@ def test_a_server_that_is_broken_for_a_while_ends_nothing(monkeypatch: pytest.Mo
     monkeypatch.setattr(kopf_watch, "RETRY_S_MAX", 0.01)
 
     async def work() -> None:
-        door = KopfDoor()
-        door.write("a")
-        door.front.refused = {CONFIG_MAP.plural: 500, CRD.plural: 403}
-        await door.open()
-        await door.until(lambda: len(door.front.asked) > 40)
-        assert (False, {}) == (door.running.done(), door.values())
-        door.front.refused.clear()
-        await door.until(lambda: door.values() == {"a": "1"})
-        await door.close()
+        source = KopfSource()
+        source.write("a")
+        source.front.refused = {CONFIG_MAP.plural: 500, CRD.plural: 403}
+        await source.open()
+        await source.until(lambda: len(source.front.asked) > 40)
+        assert (False, {}) == (source.running.done(), source.values())
+        source.front.refused.clear()
+        await source.until(lambda: source.values() == {"a": "1"})
+        await source.close()
 
     asyncio.run(work())
 
 
 def test_an_error_within_a_watch_ends_kopf_and_is_one_line() -> None:
     async def work() -> None:
-        door = KopfDoor()
-        await door.open()
-        await door.until(lambda: door.is_watched(CONFIG_MAP))
-        door.front.fail_watches(500)
+        source = KopfSource()
+        await source.open()
+        await source.until(lambda: source.is_watched(CONFIG_MAP))
+        source.front.fail_watches(500)
         with pytest.raises(Unavailable) as raised:
-            await asyncio.wait_for(door.running, 20)
+            await asyncio.wait_for(source.running, 20)
         assert ("The kopf framework has ended" in str(raised.value), "\n" in str(raised.value)) == (True, False)
-        assert not door.stopping.is_set()
-        await door.close()
+        assert not source.stopping.is_set()
+        await source.close()
 
     asyncio.run(work())
 
 
 def test_an_end_that_was_asked_for_is_no_error() -> None:
     async def work() -> None:
-        door = KopfDoor()
-        await door.open()
-        await door.until(lambda: door.is_watched(CONFIG_MAP))
-        door.watch.stop()
-        await asyncio.wait_for(door.running, 20)
-        assert door.stopping.is_set()
-        await door.close()
+        source = KopfSource()
+        await source.open()
+        await source.until(lambda: source.is_watched(CONFIG_MAP))
+        source.watch.stop()
+        await asyncio.wait_for(source.running, 20)
+        assert source.stopping.is_set()
+        await source.close()
 
     asyncio.run(work())
 
 
 def test_kopf_asks_for_what_is_selected_in_small_pages() -> None:
     async def work() -> None:
-        door = KopfDoor()
+        source = KopfSource()
         for number in range(101):
-            door.write(f"n{number}")
-        await door.open()
-        await door.until(lambda: len(door.values()) == 101 and door.is_watched(CRD))
-        await door.close()
-        asked = door.front.asked
+            source.write(f"n{number}")
+        await source.open()
+        await source.until(lambda: len(source.values()) == 101 and source.is_watched(CRD))
+        await source.close()
+        asked = source.front.asked
         assert {OURS} == {query.get("labelSelector") for plural, query in asked if plural == "configmaps"}
         of_definitions = {query.get("fieldSelector") for plural, query in asked if plural == CRD.plural}
         assert {f"metadata.name={SPARK_CRD}"} == of_definitions
