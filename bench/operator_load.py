@@ -62,7 +62,7 @@ class Load:
         while time.monotonic() < deadline_s:
             result = 0
             for namespace in namespaces:
-                page = await self._cluster.list(kind, namespace, cached=True)
+                page = await self._cluster.list(kind, namespace)
                 result += sum(map(holds, page.items)) if isinstance(page, ListPage) else 0
             if result >= count:
                 return time.monotonic()

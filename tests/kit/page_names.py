@@ -31,6 +31,7 @@ FOREIGN: Final = frozenset(
         *("dependsOn",),  # Flux
         *("post_fork",),  # gunicorn
         *("availableNow",),  # PySpark
+        *("worker_limit",),  # kopf
         *("create_autospec", "assert_awaited_once_with"),  # unittest.mock
     )
 )

@@ -1,7 +1,8 @@
 """A real API server behind `ClusterPort`: the only file that names the Kubernetes client.
 
-Of the client it uses what is worth having: how to find a cluster and get in (kubeconfig, a pod's account and its
-rotated token, client certificates), and its one pool of connections. Documents go over the wire as plain JSON.
+`kubernetes.aio` finds the cluster and gets in (kubeconfig, a pod's account and its rotated token, client
+certificates), and its dynamic client sends the requests over one pool of connections. The operator knows its kinds,
+so the client discovers none. Documents stay plain: what its `ResourceInstance` would wrap is parsed here.
 
 Every call ends in time. A call without an answer is a `Denied` with UNKNOWN, whether the connection was refused,
 ended, or hung; nothing is sent again here. Calls keep a pace, except those about Leases: the leader must be able to
@@ -13,7 +14,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator
+from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -22,20 +24,18 @@ from urllib.request import getproxies, proxy_bypass
 import aiohttp
 from kubernetes.aio import client, config
 from kubernetes.aio.config.config_exception import ConfigException
-from yarl import URL
+from kubernetes.aio.dynamic import DynamicClient, Resource, Subresource
+from kubernetes.aio.dynamic.exceptions import DynamicApiError
 
 from headgate.errors import EnvironmentProblem
 from headgate.process.pacing import RateLimit
-from headgate_operator.cluster.json_stream import parse
 from headgate_operator.cluster.port import Access, Denied
-from headgate_operator.cluster.requests import ApiRequest, ApiResponse, ClusterPort, as_denied, no_answer
-from headgate_operator.model.kinds import LEASE, Document
+from headgate_operator.cluster.requests import ApiRequest, ApiResponse, ClusterPort, Verb, escape_step, no_answer
+from headgate_operator.model.kinds import LEASE
 
 CONNECTIONS_MAX: Final = 64
 QPS: Final = 100.0
 BURST: Final = 200
-QUIET_MAX_S: Final = 90.0
-"""A watch with bookmarks that is silent for this long hangs: API servers send one every minute."""
 USER_AGENT: Final = "headgate-operator"
 
 
@@ -48,6 +48,8 @@ class HttpApiClient(ClusterPort):
 
     def __init__(self, api: client.ApiClient, *, qps: float = QPS, burst: int = BURST) -> None:
         self._api = api
+        # It is not awaited: that would discover all kinds of the cluster.
+        self._dynamic = DynamicClient(api)  # type: ignore[no-untyped-call]
         self._pace = RateLimit(qps, burst)
 
     @classmethod
@@ -81,54 +83,39 @@ class HttpApiClient(ClusterPort):
             async with asyncio.timeout(within_s):
                 if request.kind is not LEASE:
                     await self._pace.turn()
-                response = await self._open(request, aiohttp.ClientTimeout(total=within_s))
-                body = await response.read()
-                return ApiResponse(response.status, await _parsed(body), _retry_after_s(response))
+                response = await self._call(request, aiohttp.ClientTimeout(total=within_s))
+                return ApiResponse(response.status, _parsed(await response.read()), _retry_after_s(response.headers))
+        except DynamicApiError as refused:
+            return ApiResponse(refused.status, _parsed(refused.body or ""), _retry_after_s(refused.headers or {}))
         except TimeoutError:
-            return no_answer(f"{request.method} {request.path}: no answer in {within_s:g} s")
+            return no_answer(f"{request}: no answer in {within_s:g} s")
         except (aiohttp.ClientError, OSError, ValueError) as failed:
-            return no_answer(f"{request.method} {request.path}: {type(failed).__name__}: {failed}")
+            return no_answer(f"{request}: {type(failed).__name__}: {failed}")
 
-    async def follow(self, request: ApiRequest, within_s: float) -> AsyncIterator[Document | Denied]:
-        response: aiohttp.ClientResponse | None = None
-        limits = aiohttp.ClientTimeout(total=within_s + QUIET_MAX_S, sock_read=QUIET_MAX_S)
-        try:
-            response = await self._open(request, limits)
-            if response.status >= 300:
-                yield as_denied(
-                    ApiResponse(response.status, await _parsed(await response.read()), _retry_after_s(response))
-                )
-                return
-            while line := await response.content.readline():
-                if not line.endswith(b"\n"):
-                    break  # the connection ended within an event
-                event: Document = json.loads(line)
-                yield event
-        except TimeoutError:
-            yield no_answer(f"watch {request.path}: nothing for {QUIET_MAX_S:g} s")
-        except (aiohttp.ClientError, OSError, ValueError) as failed:
-            yield no_answer(f"watch {request.path}: {type(failed).__name__}: {failed}")
-        finally:
-            if response is not None:
-                response.close()
-
-    async def _open(self, request: ApiRequest, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
-        method, url, headers, _, _ = await self._api.param_serialize(
-            request.method,
-            request.path,
+    async def _call(self, request: ApiRequest, limits: aiohttp.ClientTimeout) -> aiohttp.ClientResponse:
+        """The answer, still to be read; DynamicApiError where the server refuses."""
+        calls: Mapping[Verb, Callable[..., Awaitable[aiohttp.ClientResponse]]] = {
+            "get": self._dynamic.get,
+            "list": self._dynamic.get,
+            "create": self._dynamic.create,
+            "apply": self._dynamic.server_side_apply,
+            "replace": self._dynamic.replace,
+            "patch": partial(self._dynamic.patch, content_type="application/merge-patch+json"),
+            "delete": self._dynamic.delete,
+        }
+        given: dict[str, Any] = {
+            "name": None if request.name is None else escape_step(request.name),
+            "namespace": None if request.namespace is None else escape_step(request.namespace),
+            "body": None if request.body is None else dict(request.body),
+        }
+        return await calls[request.verb](
+            _resource_of(request),
+            **{name: value for name, value in given.items() if value is not None},
             query_params=list(request.query.items()),
-            header_params=request.headers,
-            auth_settings=["BearerToken"],
-        )
-        answered = await self._api.call_api(
-            method,
-            URL(url, encoded=True),  # it is escaped, and is sent as it stands
-            headers,
-            None if request.body is None else dict(request.body),
+            header_params={"Accept": request.accept},
+            serialize=False,
             _request_timeout=limits,
         )
-        response: aiohttp.ClientResponse = answered.response
-        return response
 
     async def access(self) -> Access:
         """The way in, for other clients of this server."""
@@ -161,15 +148,32 @@ def bare_token(header: str) -> str | None:
     return header.strip().rpartition(" ")[2] or None
 
 
-async def _parsed(body: bytes) -> dict[str, Any]:
+def _resource_of(request: ApiRequest) -> Resource:
+    kind = request.kind
+    resource = Resource(  # type: ignore[no-untyped-call]
+        prefix="apis" if kind.group else "api",
+        group=kind.group or None,
+        api_version=kind.version,
+        kind=kind.kind,
+        namespaced=kind.namespaced,
+        name=kind.plural,
+    )
+    if not request.subresource:
+        return resource
+    name = f"{kind.plural}/{request.subresource}"
+    return Subresource(resource, kind=kind.kind, name=name, namespaced=kind.namespaced)  # type: ignore[no-untyped-call]
+
+
+def _parsed(body: bytes | str) -> dict[str, Any]:
     """The JSON of an answer; what is not JSON (a proxy's page, a plain refusal under load) is its message."""
     try:
-        document = await parse(body) if body else {}
+        document = json.loads(body) if body else {}
     except ValueError:
-        return {"message": body[:500].decode(errors="replace").strip()}
+        text = body if isinstance(body, str) else body.decode(errors="replace")
+        return {"message": text[:500].strip()}
     return document if isinstance(document, dict) else {"message": str(document)[:500]}
 
 
-def _retry_after_s(response: aiohttp.ClientResponse) -> float | None:
-    seconds = response.headers.get("Retry-After", "")
+def _retry_after_s(headers: Mapping[str, str]) -> float | None:
+    seconds = headers.get("Retry-After", "")
     return float(seconds) if seconds.isdigit() else None

@@ -120,22 +120,9 @@ class ListPage:
 
     items: tuple[Document, ...]
     version: str
-    """The resourceVersion of the list: a watch from here misses nothing."""
+    """The resourceVersion of the list."""
     more: str | None = None
     """The token that continues it, if it was cut."""
-
-
-@dataclass(frozen=True)
-class WatchEvent:
-    """An event of a watch. A bookmark has a document with only its kind and resourceVersion."""
-
-    type: Literal["ADDED", "MODIFIED", "DELETED", "BOOKMARK"]
-    document: Document
-
-    @property
-    def version(self) -> str:
-        """The version from which the watch can be resumed."""
-        return str(self.document["metadata"]["resourceVersion"])
 
 
 @dataclass(frozen=True)

@@ -1,13 +1,14 @@
 """The operator's requests to a Kubernetes cluster: each method of `ClusterPort` is one, and reads its answer.
 
 Requests and answers are values, so that a real API server and the simulated one are asked by the same code and differ
-only in `send` and `follow`. It knows the words of the Kubernetes API, and neither HTTP clients nor clocks.
+only in `send`. It knows the words of the Kubernetes API, and neither HTTP clients nor clocks. Nothing is watched by
+it: kopf watches (informers/kopf_watch.py).
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -25,26 +26,10 @@ from headgate_operator.cluster.port import (
     ListPage,
     Note,
     Propagation,
-    WatchEvent,
 )
 from headgate_operator.model.kinds import EVENT, LEASE, Document, ObjectAddress, ResourceKind, address_of
 
-Verb = Literal["get", "list", "watch", "create", "apply", "replace", "patch", "delete"]
-
-_METHODS: Final[Mapping[Verb, str]] = {
-    "get": "GET",
-    "list": "GET",
-    "watch": "GET",
-    "create": "POST",
-    "apply": "PATCH",
-    "replace": "PUT",
-    "patch": "PATCH",
-    "delete": "DELETE",
-}
-_CONTENT: Final[Mapping[Verb, str]] = {
-    "apply": "application/apply-patch+yaml",  # JSON is YAML
-    "patch": "application/merge-patch+json",
-}
+Verb = Literal["get", "list", "create", "apply", "replace", "patch", "delete"]
 _METADATA: Final[Mapping[Verb, str]] = {"get": "PartialObjectMetadata", "list": "PartialObjectMetadataList"}
 
 NAME_MAX: Final = 40
@@ -63,25 +48,15 @@ class ApiRequest:
     metadata_only: bool = False
 
     @property
-    def method(self) -> str:
-        return _METHODS[self.verb]
-
-    @property
-    def path(self) -> str:
-        kind = self.kind
-        steps = ["apis", kind.group, kind.version] if kind.group else ["api", kind.version]
-        if self.namespace is not None and kind.namespaced:
-            steps += ["namespaces", self.namespace]
-        steps += [kind.plural, *(step for step in (self.name, self.subresource) if step)]
-        return "/" + "/".join(map(escape_step, steps))
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """The content types of its body and its answer."""
-        wanted = "application/json"
+    def accept(self) -> str:
+        """The content type of its answer."""
         if self.metadata_only:
-            wanted = f"application/json;as={_METADATA[self.verb]};g=meta.k8s.io;v=v1"
-        return {"Accept": wanted, "Content-Type": _CONTENT.get(self.verb, "application/json")}
+            return f"application/json;as={_METADATA[self.verb]};g=meta.k8s.io;v=v1"
+        return "application/json"
+
+    def __str__(self) -> str:
+        at = "/".join(step for step in (self.namespace, self.name, self.subresource) if step)
+        return f"{self.verb} {self.kind.resource} {at}".strip()
 
 
 def escape_step(step: str) -> str:
@@ -106,10 +81,6 @@ class ClusterPort(ABC):
         """The answer to it, or a Denied with UNKNOWN where none came in time."""
 
     @abstractmethod
-    def follow(self, request: ApiRequest, within_s: float) -> AsyncIterator[Document | Denied]:
-        """The events of a watch, each as `{type, object}`."""
-
-    @abstractmethod
     async def close(self) -> None:
         """End it: calls under way end as UNKNOWN."""
 
@@ -125,21 +96,21 @@ class ClusterPort(ABC):
         namespace: str | None = None,
         *,
         labels: str = "",
+        fields: str = "",
         limit: int | None = None,
         more: str | None = None,
-        cached: bool = False,
         metadata_only: bool = False,
         within_s: float = CALL_WITHIN_S,
     ) -> ListPage | Denied:
-        """Objects of a kind, of all namespaces unless one is named. `labels` is a selector.
+        """Objects of a kind, of all namespaces unless one is named. `labels` and `fields` are selectors.
 
-        `cached`: from the server's cache (resourceVersion=0), which may be a little behind and never goes back.
+        It is as current as a quorum read: what was written before it began is in it.
         """
         query = {
             "labelSelector": labels,
+            "fieldSelector": fields,
             "limit": str(limit) if limit else "",
             "continue": more or "",
-            "resourceVersion": "0" if cached else "",
         }
         given = {name: value for name, value in query.items() if value}
         asked = ApiRequest("list", kind, namespace, query=given, metadata_only=metadata_only)
@@ -220,34 +191,6 @@ class ClusterPort(ABC):
         if isinstance(answer, Denied) or answer.status >= 300:
             return as_denied(answer)
         return Deleted(gone="deletionTimestamp" not in answer.body.get("metadata", {}))
-
-    async def watch(
-        self,
-        kind: ResourceKind,
-        namespace: str | None = None,
-        *,
-        version: str = "",
-        labels: str = "",
-        within_s: float = 300,
-    ) -> AsyncIterator[WatchEvent | Denied]:
-        """The changes after that resourceVersion, with bookmarks; ends with a Denied, or without one after a
-        while."""
-        query = {
-            "watch": "true",
-            "allowWatchBookmarks": "true",
-            "resourceVersion": version,
-            "labelSelector": labels,
-            "timeoutSeconds": str(max(1, round(within_s))),
-        }
-        given = {name: value for name, value in query.items() if value}
-        async for event in self.follow(ApiRequest("watch", kind, namespace, query=given), within_s):
-            if isinstance(event, Denied):
-                yield event
-                return
-            if event["type"] == "ERROR":
-                yield as_denied(ApiResponse(int(event["object"].get("code", 500)), event["object"]))
-                return
-            yield WatchEvent(event["type"], event["object"])
 
     async def emit(self, note: Note, *, within_s: float = CALL_WITHIN_S) -> Denied | None:
         answer = await self.create(event_of(note), manager=note.reporter, within_s=within_s)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final
@@ -24,7 +24,7 @@ from headgate_operator.informers.object_cache import (
     terminates,
 )
 from headgate_operator.informers.work_queue import Class, WorkQueue
-from headgate_operator.model.kinds import CRD, NAMESPACE, Document, ResourceKind
+from headgate_operator.model.kinds import CRD, NAMESPACE, Document
 from headgate_operator.model.names import Key
 
 log = logging.getLogger("headgate.operator")
@@ -48,19 +48,8 @@ class EventIngest:
     def __init__(self, cache: ObjectCache, queue: WorkQueue) -> None:
         self._cache = cache
         self._queue = queue
-        self.changes_total = 0
-        """The number of events: `/livez` and the settle after a start read it."""
         self._written: Counter[ObjectPlace] = Counter()
         self._waiting: dict[ObjectPlace, list[_Waiting]] = {}
-
-    def listed(self, kind: ResourceKind, documents: Collection[Document]) -> None:
-        """A whole list: what is known and not in it is gone."""
-        for document in documents:
-            with _by_itself(document):
-                self._take(document, listed=True)
-        uids = {str(document["metadata"]["uid"]) for document in documents}
-        for uid in self._cache.missing_from(kind, uids):
-            self._add(self._cache.forget(uid), Class.CHANGED)
 
     def changed(self, document: Document, *, listed: bool = False) -> None:
         with _by_itself(document):
@@ -98,7 +87,7 @@ class EventIngest:
         self._add_related(self._cache.end(uid))
 
     def lost(self, uid: str) -> None:
-        """A read found that an object is gone, and no watch has reported it."""
+        """A list showed that an object is gone, and no watch has reported it."""
         self._add(self._cache.forget(uid), Class.CHANGED)
 
     def _take(self, document: Document, *, listed: bool) -> None:
@@ -112,7 +101,6 @@ class EventIngest:
     def _add(self, change: CacheChange | None, class_: Class) -> None:
         if change is None:
             return
-        self.changes_total += 1
         for key in change.keys:
             self._queue.add(key, class_)
 

@@ -22,9 +22,7 @@ from headgate_operator.model.kinds import (
     DEPLOYMENT,
     NAMESPACE,
     QUEUE,
-    SPARK_APPLICATION,
     Document,
-    ResourceKind,
     is_at_rest,
 )
 from headgate_operator.model.names import GROUP, Key, KeyKind, namespace_key
@@ -37,7 +35,6 @@ RESOURCES: Final[Mapping[str, KeyKind]] = {QUEUE.kind: "Queue", COUNTER.kind: "C
 NOISY: Final = ("kubectl.kubernetes.io/last-applied-configuration", "deployment.kubernetes.io/revision")
 """Annotations that repeat the document, or that a controller of Kubernetes keeps for itself."""
 FAILING: Final = (("ReplicaFailure", "True"), ("Progressing", "False"))
-SPARK_CRD: Final = f"{SPARK_APPLICATION.plural}.{SPARK_APPLICATION.group}"
 
 
 @dataclass(frozen=True)
@@ -94,9 +91,12 @@ class ObjectCache:
         """Take a version of an object from a watch, a list or our own write. None: it is no change."""
         metadata = document["metadata"]
         uid = str(metadata["uid"])
-        if deleted:
-            return self._remove(uid, document)
         version = str(metadata.get("resourceVersion", ""))
+        if deleted:
+            known = self._objects.get(uid)
+            if known is not None and _is_older(version, known.version):
+                return None  # it had lost our label, and a later write of ours has restored it
+            return self._remove(uid, document)
         if uid in self._tombstones:
             if is_newer(self._tombstones[uid], version):
                 return None
@@ -124,10 +124,6 @@ class ObjectCache:
         self._remember_tombstone(uid, ENDED)
         return change
 
-    def missing_from(self, kind: ResourceKind, uids: set[str]) -> list[str]:
-        """Uids of a kind that are known here and are not among those of a whole list."""
-        return [uid for uid, known in self._objects.items() if known.place.kind == kind.kind and uid not in uids]
-
     # ---- being asked
 
     def get(self, kind: str, namespace: str, name: str) -> dict[str, Any] | None:
@@ -150,10 +146,6 @@ class ObjectCache:
     def version_of(self, uid: str) -> str | None:
         known = self._objects.get(uid)
         return None if known is None else known.version
-
-    def place_of(self, uid: str) -> ObjectPlace | None:
-        known = self._objects.get(uid)
-        return None if known is None else known.place
 
     def children_of(self, uid: str) -> list[dict[str, Any]]:
         """The objects of that owner, in the order of kinds and names."""
@@ -267,8 +259,7 @@ class ObjectCache:
         elif kind == NAMESPACE.kind:
             yield from self._keys_of_namespace(document, name)
         elif kind == CRD.kind:
-            if name == SPARK_CRD:
-                yield from (key for key in self.keys() if key.kind == "Queue")
+            yield from (key for key in self.keys() if key.kind == "Queue")  # Spark's: no other is watched
         else:
             owners = [
                 Key(RESOURCES[str(owner["kind"])], namespace, str(owner["name"]))
@@ -321,6 +312,10 @@ def is_newer(version: str, known: str) -> bool:
     if version.isdecimal() and known.isdecimal():
         return int(version) > int(known)
     return version != known
+
+
+def _is_older(version: str, known: str) -> bool:
+    return version.isdecimal() and known.isdecimal() and int(version) < int(known)
 
 
 def _body(document: Document) -> bytes:

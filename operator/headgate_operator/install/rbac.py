@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final
 
+from headgate_operator.informers.watched_kinds import SPARK_CRD
 from headgate_operator.install.decide_crds import NAMES as CRD_NAMES
 from headgate_operator.model.kinds import (
     COUNTER,
@@ -78,7 +79,8 @@ EVERYWHERE: Final = (
     Right(JOB, ("list", "watch")),
     Right(POD, ("list",)),
     Right(NAMESPACE, _READ),
-    Right(CRD, _READ),
+    Right(CRD, ("get",), names=(f"{QUEUE.plural}.{QUEUE.group}",)),
+    Right(CRD, ("list", "watch"), names=(SPARK_CRD,)),
     Right(EVENT, ("create",)),
 )
 AT_HOME: Final = (

@@ -23,7 +23,8 @@ from headgate.engines.registry import EngineRecord, engine_of_entry, stored_reco
 from headgate.store.catalogue.entry import Entry
 from headgate_operator.cluster.port import Denial, Denied
 from headgate_operator.cluster.requests import ClusterPort, read_time_us
-from headgate_operator.informers.object_cache import SPARK_CRD, ObjectCache, terminates
+from headgate_operator.informers.object_cache import ObjectCache, terminates
+from headgate_operator.informers.watched_kinds import SPARK_CRD
 from headgate_operator.model.kinds import (
     CRD,
     CRON_JOB,

@@ -43,9 +43,9 @@ from headgate_operator.model.names import INSPECTION_PORT
 from headgate_operator.model.world import OperatorSettings
 from headgate_operator.process.inspection import inspection_server
 from headgate_operator.process.leader_election import LeaderElection
-from headgate_operator.process.liveness import LivenessCheck, WatchedKind
+from headgate_operator.process.liveness import LivenessCheck
 from headgate_operator.process.metrics import measure
-from headgate_operator.process.wiring import BY_KOPF, CHILDREN, OURS, RESOURCES, Operator, Ports, supervised
+from headgate_operator.process.wiring import Operator, Ports
 from headgate_operator.reconcile.reconciler import RECONCILERS
 from headgate_operator.store.sessions import SchemaOfCluster
 
@@ -192,17 +192,8 @@ class _Process:
             instance=given.identity,
         )
         self._operator = Operator(settings, ports)
-        self._operator.watch((*(kind for kind in RESOURCES if kind not in BY_KOPF), *CHILDREN))
-        self._kopf = KopfWatch(self._operator.intake, cluster.access)
-        watched = [*(WatchedKind(kind) for kind in RESOURCES), *(WatchedKind(kind, OURS) for kind in CHILDREN)]
-        self._alive = LivenessCheck(
-            cluster,
-            self._operator.cache,
-            self._operator.intake,
-            self._operator.queue,
-            watched,
-            reconcilers=RECONCILERS,
-        )
+        self._kopf = KopfWatch(self._operator.intake, cluster.access, self._stopping)
+        self._alive = LivenessCheck(self._operator.queue, self._operator.audit, reconcilers=RECONCILERS)
         measure(self._registry, self._operator, is_leading=self._leading.may_act)
 
     async def run(self) -> None:
@@ -233,14 +224,8 @@ class _Process:
         """Stand by until the Lease is ours; then watch and work."""
         await self._leading.taken.wait()
         let_changes_pass()
-        await run_together({"kopf": self._kopf.run(BY_KOPF), "work": self._work()})
-
-    async def _work(self) -> None:
-        await self._kopf.is_ready.wait()
-        call_on_sigterm(self._stopping.set)  # kopf has put its own in their place
-        await self._operator.list_once(BY_KOPF)
-        works = {"operator": self._operator.run(), "collector": collect_at_rest(self._operator.queue.is_idle)}
-        await run_together(works | supervised({"audits": lambda: self._alive.run(self._operator.listed)}))
+        collecting = collect_at_rest(self._operator.queue.is_idle)
+        await run_together({"kopf": self._kopf.run(), "operator": self._operator.run(), "collector": collecting})
 
     async def _open_http_server(self) -> HttpServer | None:
         if self._given.address is None:

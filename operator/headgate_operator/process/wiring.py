@@ -1,7 +1,7 @@
-"""The operator without its doors: everything between the watches and the two ports, wired up.
+"""The operator between its watches and the two ports, wired up.
 
-It knows neither kopf nor HTTP nor the Lease: whether it may act is asked, news come in by `intake`. Time is the event
-loop's and a clock that is handed in, so all of it runs in the simulation's world as it does on a machine.
+It knows neither kopf nor HTTP nor the Lease: whether it may act is asked, events come in by `intake`. Time is the
+event loop's and a clock that is handed in, so all of it runs in the simulation's world as it does on a machine.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,22 +25,9 @@ from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.dry_run.live import plan_live
 from headgate_operator.informers.event_ingest import EventIngest
 from headgate_operator.informers.object_cache import ObjectCache
-from headgate_operator.informers.object_watch import ObjectWatch
+from headgate_operator.informers.watch_audit import WatchAudit
 from headgate_operator.informers.work_queue import Class, WorkQueue
-from headgate_operator.model.kinds import (
-    COUNTER,
-    CRD,
-    CRON_JOB,
-    DEPLOYMENT,
-    JOB,
-    NAMESPACE,
-    POD_DISRUPTION_BUDGET,
-    QUEUE,
-    ROLE_BINDING,
-    SERVICE_ACCOUNT,
-    SPARK_APPLICATION,
-    ResourceKind,
-)
+from headgate_operator.model.kinds import NAMESPACE
 from headgate_operator.model.names import CONNECTION_COPY, Key, namespace_key
 from headgate_operator.model.world import OperatorSettings
 from headgate_operator.observe.bulk_runs import BulkRows
@@ -69,16 +56,6 @@ PLAN_WITHIN_S: Final = 25.0
 """Less than the clients' timeout."""
 PAUSE_S_MAX: Final = 60.0
 """Between two starts of a background task that fails."""
-SETTLE_S: Final = 0.3
-SETTLE_S_MAX: Final = 30.0
-OURS: Final = "app.kubernetes.io/managed-by=headgate"
-
-RESOURCES: Final = (QUEUE, COUNTER, NAMESPACE, CRD)
-"""Watched whole."""
-BY_KOPF: Final = (NAMESPACE, CRD)
-"""Those of them that come in by kopf: a few, and seldom."""
-CHILDREN: Final = (DEPLOYMENT, POD_DISRUPTION_BUDGET, CRON_JOB, JOB, SERVICE_ACCOUNT, ROLE_BINDING, SPARK_APPLICATION)
-"""Watched as far as they carry our label."""
 
 
 @dataclass(frozen=True)
@@ -143,44 +120,22 @@ class Operator:
             now_us=ports.now_us,
             forget=self._forget,
         )
+        self.audit = WatchAudit(ports.port, self.cache, self.intake)
         self._planning = asyncio.Lock()
-        self.watches: list[ObjectWatch] = []
         self.listed = asyncio.Event()
         """Set once every kind was listed, and keys are worked."""
 
-    def watch(self, kinds: Sequence[ResourceKind]) -> None:
-        """Have these kinds watched by watches of our own; before `run`."""
-        for kind in kinds:
-            labels = "" if kind in RESOURCES else OURS
-            watch = ObjectWatch(self._ports.port, kind, self.intake, rng=self._ports.rng, labels=labels)
-            self.watches.append(watch)
-
-    async def list_once(self, kinds: Sequence[ResourceKind]) -> None:
-        """Know all objects of these kinds that there are now: of kinds that somebody else follows."""
-        for kind in kinds:
-            labels = "" if kind in RESOURCES else OURS
-            await ObjectWatch(self._ports.port, kind, self.intake, rng=self._ports.rng, labels=labels).list_once()
-
     async def run(self) -> None:
-        """Watch, and once all is listed work; for ever."""
+        """Once all is listed work; for ever."""
         try:
-            watches = {f"watch {watch.kind.plural}": watch.run for watch in self.watches}
-            await run_together(supervised(watches) | {"work": self._work()})
+            await self.audit.wait_until_listed()
+            for namespace in self.cache.names_in(NAMESPACE.kind, ""):  # its children may be gone, and its Secret left
+                self.queue.add(namespace_key(namespace), Class.RESYNC)
+            self.queue.release()
+            self.listed.set()
+            await run_together(supervised(self._background_work()) | {"reconcilers": self.reconciler.run()})
         finally:
             await self.board.stop()
-
-    async def _work(self) -> None:
-        """Once all kinds are listed."""
-        for watch in self.watches:
-            await watch.has_listed.wait()
-        await self._settle()
-        for uid in self.cache.uids_of(NAMESPACE.kind):  # one may have nothing left but what is not watched
-            place = self.cache.place_of(uid)
-            if place is not None:
-                self.queue.add(namespace_key(place.name), Class.RESYNC)
-        self.queue.release()
-        self.listed.set()
-        await run_together(supervised(self._background_work()) | {"reconcilers": self.reconciler.run()})
 
     async def plan(self, key: Key, document: Mapping[str, Any] | None) -> Mapping[str, Any]:
         """The plan of now, or for this document; it changes nothing. One plan at a time."""
@@ -207,18 +162,11 @@ class Operator:
             "checks of lanes": self.health.run,
             "results of passes": self.passes.run,
             "sweep": self.sweep.run,
+            "audit of watches": self.audit.run,
             "resync": self._resync,
             "reads of schemas": self._check_schemas,
             "reading of Secrets": self._read_secrets,
         }
-
-    async def _settle(self) -> None:
-        """Wait until events have paused: a restart lists in any order."""
-        for _ in range(round(SETTLE_S_MAX / SETTLE_S)):
-            changes_total = self.intake.changes_total
-            await asyncio.sleep(SETTLE_S)
-            if changes_total == self.intake.changes_total:
-                return
 
     async def _resync(self) -> None:
         """Every key once in twenty minutes, spread evenly."""

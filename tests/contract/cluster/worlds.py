@@ -11,17 +11,29 @@ from functools import partial
 from typing import Any, TypeVar
 
 import yaml
+from kubernetes.aio.dynamic import DynamicClient
+from kubernetes.aio.dynamic.exceptions import DynamicApiError
 
 from dev.cluster.kubectl import Kubectl
 from headgate_operator.cluster.api_server import HttpApiClient
 from headgate_operator.cluster.port import ApiObject, Deleted, Denied, ListPage
-from headgate_operator.cluster.requests import ClusterPort
-from headgate_operator.model.kinds import CONFIG_MAP, NAMESPACE, QUEUE, Document, ObjectAddress, address_of
+from headgate_operator.cluster.requests import ApiResponse, ClusterPort, as_denied
+from headgate_operator.model.kinds import (
+    CONFIG_MAP,
+    NAMESPACE,
+    QUEUE,
+    Document,
+    ObjectAddress,
+    ResourceKind,
+    address_of,
+)
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.client import SimulatedCluster
 from tests.kit.simulated_cluster.faults import ApiFault, Wrong
+from tests.kit.simulated_cluster.watching import WatchEvent, WatchRequest, read_events
 from tests.kit.simulated_world import World
 
+Events = AsyncIterator[WatchEvent | Denied]
 T = TypeVar("T")
 
 COLLECTS_WITHIN_S = 120.0
@@ -88,6 +100,17 @@ class CaseWorld(ABC):
         """Return when the cluster's collector of garbage knows our kinds."""
 
     @abstractmethod
+    def follow(self, request: WatchRequest) -> AsyncIterator[Document | Denied]:
+        """The answers to a watch, as the server sends them. The operator's watches are kopf's, and the simulation's
+        have to begin with the same answers."""
+
+    def watch(
+        self, kind: ResourceKind, *, version: str = "", labels: str = "", fields: str = "", within_s: float = 20
+    ) -> Events:
+        """The events of a kind in the case's namespace."""
+        return read_events(self.follow(WatchRequest(kind, self.namespace, version, labels, fields, within_s)))
+
+    @abstractmethod
     def unanswered(self) -> AbstractAsyncContextManager[ClusterPort]:
         """A port whose requests arrive, and whose answers do not."""
 
@@ -146,6 +169,10 @@ class SimulatedWorld(CaseWorld):
     async def collects(self) -> None:
         """From the start."""
 
+    def follow(self, request: WatchRequest) -> AsyncIterator[Document | Denied]:
+        """Over the simulated network."""
+        return SimulatedCluster(self.api, self.process).follow(request)
+
     @asynccontextmanager
     async def unanswered(self) -> AsyncIterator[ClusterPort]:
         """Each answer is lost."""
@@ -168,7 +195,8 @@ class RealWorld(CaseWorld):
         self._runner = runner
         self._kubectl = kubectl
         self._first: ObjectAddress | None = None
-        self.port = runner.run(self._connect(kubectl.kubeconfig))
+        self._client = runner.run(self._connect(kubectl.kubeconfig))
+        self.port = self._client
 
     async def _connect(self, kubeconfig: str) -> HttpApiClient:
         return await HttpApiClient.connect(kubeconfig=kubeconfig, context=self._kubectl.context)
@@ -205,6 +233,28 @@ class RealWorld(CaseWorld):
             await self.until(partial(self._is_gone, self._first), COLLECTS_WITHIN_S)
             await self.port.delete(ObjectAddress(NAMESPACE, None, str(self._first.namespace)))
             self._first = None
+
+    async def follow(self, request: WatchRequest) -> AsyncIterator[Document | Denied]:
+        """By the client's own stream, line by line."""
+        kind = request.kind
+        place = f"/namespaces/{request.namespace}" if kind.namespaced else ""
+        path = f"/{'apis' if kind.group else 'api'}/{kind.api_version}{place}/{kind.plural}"
+        try:
+            response = await DynamicClient(self._client._api).request(  # type: ignore[no-untyped-call]
+                "get",
+                path,
+                query_params=list(request.query.items()),
+                serialize=False,
+                _request_timeout=request.within_s + 10,
+            )
+        except DynamicApiError as refused:
+            yield as_denied(ApiResponse(refused.status, {"message": refused.body}))
+            return
+        try:
+            async for line in response.content:
+                yield json.loads(line)
+        finally:
+            response.close()
 
     async def _let_go(self) -> None:
         """Take off the finalizers that a case has left: nobody else would, and what they hold would stay for ever."""

@@ -17,7 +17,7 @@ from tests.kit.simulated_cluster.log import WriteEntry
 from tests.kit.simulated_cluster.plain import copied
 from tests.kit.simulated_cluster.schedules import IdlePrograms, JobPrograms, Schedules
 from tests.kit.simulated_cluster.server import ApiServer
-from tests.kit.simulated_cluster.watching import BOOKMARK_EVERY_S, Event, Watcher
+from tests.kit.simulated_cluster.watching import BOOKMARK_EVERY_S, Event, Watcher, WatchRequest
 from tests.kit.simulated_world import Process, World
 
 SERVE_S: Final = (0.002, 0.006)
@@ -46,11 +46,11 @@ class SimulatedApi:
 
     def serve(self, source: Process, request: ApiRequest, reply: Reply) -> None:
         """A request has arrived."""
-        if request.verb not in ("get", "list", "watch"):
+        if request.verb not in ("get", "list"):
             self.requests.append((self.world.now_s(), source.name, request))
         fault = self.faults.strike(request, source.name)
         if fault is not None:
-            self.process.note("fault", fault.wrong.value, request.verb, request.path)
+            self.process.note("fault", fault.wrong.value, str(request))
             if fault.wrong is Wrong.UNHEARD:
                 return
         unheld = self.server.is_unheld(request)
@@ -60,7 +60,7 @@ class SimulatedApi:
         self, source: Process, request: ApiRequest, reply: Reply, fault: ApiFault | None, unheld: bool
     ) -> None:
         answer = self._answer(request, fault, unheld)
-        self.process.note("answers", source.name, request.verb, request.path, answer.status)
+        self.process.note("answers", source.name, str(request), answer.status)
         if fault is None or fault.wrong is not Wrong.UNANSWERED:
             self.world.network.send("api answer", self.process, source, reply, answer)
 
@@ -79,7 +79,7 @@ class SimulatedApi:
 
     # ---- watches
 
-    def open_watch(self, source: Process, request: ApiRequest, number: int, deliver: Deliver) -> None:
+    def open_watch(self, source: Process, request: WatchRequest, number: int, deliver: Deliver) -> None:
         """A watch has arrived."""
 
         def send(event_number: int, event: Event | None) -> None:
@@ -90,7 +90,7 @@ class SimulatedApi:
         self._watchers[number] = (watcher, source.name)
         watcher.begin()
         self.world.loop.call_later(BOOKMARK_EVERY_S, self._bookmark, number)
-        self.world.loop.call_later(float(request.query.get("timeoutSeconds", "300")), self.end_watch, number)
+        self.world.loop.call_later(request.within_s, self.end_watch, number)
 
     def next_number(self) -> int:
         """A number for a watch."""

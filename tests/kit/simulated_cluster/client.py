@@ -1,7 +1,8 @@
 """`ClusterPort` on the simulated API server, for one process of the world: paused or killed with it.
 
 Calls take virtual time and may be lost on either way; what comes after its time is not heard. It answers as
-`cluster/api_server.py` does: UNKNOWN where no answer came, a watch that is quiet for too long ends.
+`cluster/api_server.py` does: UNKNOWN where no answer came. Its watches are those that kopf opens: one that is quiet
+for too long ends.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from headgate_operator.cluster.port import Denied
 from headgate_operator.cluster.requests import ApiRequest, ApiResponse, ClusterPort, no_answer
 from headgate_operator.model.kinds import Document
 from tests.kit.simulated_cluster.api import SimulatedApi
-from tests.kit.simulated_cluster.watching import Event
+from tests.kit.simulated_cluster.watching import Event, WatchRequest
 from tests.kit.simulated_world import Process
 
-QUIET_MAX_S: Final = 90.0
+QUIET_MAX_S: Final = 70.0
+"""kopf's `settings.watching.inactivity_timeout`."""
 GAP_MAX_S: Final = 20.0
 """How long a connection tries to carry what was lost on the way, before it breaks."""
 
@@ -43,9 +45,9 @@ class SimulatedCluster(ClusterPort):
             async with asyncio.timeout(within_s):
                 return await answered
         except TimeoutError:
-            return no_answer(f"{request.method} {request.path}: no answer in {within_s:g} s")
+            return no_answer(f"{request}: no answer in {within_s:g} s")
 
-    async def follow(self, request: ApiRequest, within_s: float) -> AsyncIterator[Document | Denied]:
+    async def follow(self, request: WatchRequest) -> AsyncIterator[Document | Denied]:
         """The events of a watch, in their order."""
         number = self._api.next_number()
         received: dict[int, Event | None] = {}
@@ -75,7 +77,7 @@ class SimulatedCluster(ClusterPort):
                 async with asyncio.timeout_at(until_s):
                     await arrived.wait()
         except TimeoutError:
-            yield no_answer(f"watch {request.path}: broken, or nothing for {QUIET_MAX_S:g} s")
+            yield no_answer(f"{request}: broken, or nothing for {QUIET_MAX_S:g} s")
         finally:
             api.end_watch(number)
 

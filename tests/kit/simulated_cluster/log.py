@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from headgate_operator.model.kinds import ResourceKind
-from tests.kit.simulated_cluster.selecting import selects
+from tests.kit.simulated_cluster.selecting import Selector
 
 
 @dataclass(frozen=True)
@@ -56,12 +56,14 @@ class Log:
         yield from self._entries[bisect_right(self._entries, version, key=lambda entry: entry.version) :]
 
 
-def event_of(entry: WriteEntry, kind: ResourceKind, namespace: str | None, selector: str) -> dict[str, Any] | None:
+def event_of(
+    entry: WriteEntry, kind: ResourceKind, namespace: str | None, selector: Selector
+) -> dict[str, Any] | None:
     """The event of a write for a watch, if any: an object that no longer meets its selector is deleted for it."""
     if entry.kind != kind or (namespace and entry.document["metadata"].get("namespace") != namespace):
         return None
-    was = entry.old is not None and selects(selector, entry.old)
-    is_now = entry.type != "DELETED" and selects(selector, entry.document)
+    was = entry.old is not None and selector.selects(entry.old)
+    is_now = entry.type != "DELETED" and selector.selects(entry.document)
     if not was and not is_now:
         return None
     type_ = "DELETED" if not is_now else "MODIFIED" if was else "ADDED"

@@ -1,9 +1,10 @@
-"""Label selectors, as `?labelSelector=` writes them: `a=b,c!=d,e in (f,g),h,!i`. Pure."""
+"""Selectors: of labels, as `?labelSelector=` writes them (`a=b,c!=d,e in (f,g),h,!i`), and of one name. Pure."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -35,6 +36,21 @@ def selects(selector: str, document: Mapping[str, Any]) -> bool:
     """Whether an object has such labels."""
     labels = document["metadata"].get("labels") or {}
     return all(_holds(labels, *requirement) for requirement in requirements(selector))
+
+
+@dataclass(frozen=True)
+class Selector:
+    """What a list or a watch selects."""
+
+    labels: str = ""
+    fields: str = ""
+
+    def selects(self, document: Mapping[str, Any]) -> bool:
+        """Whether an object has such labels, and such a name."""
+        field, _, name = self.fields.partition("=")
+        if field not in ("", "metadata.name"):
+            raise ValueError(f"not a selector of fields: {self.fields}")
+        return name in ("", document["metadata"]["name"]) and selects(self.labels, document)
 
 
 def _holds(labels: Mapping[str, str], name: str, word: str, values: frozenset[str]) -> bool:

@@ -20,7 +20,7 @@ from headgate_operator.model.kinds import KINDS, NAMESPACE, POD, SPARK_APPLICATI
 from tests.kit.simulated_cluster import refusals, writing
 from tests.kit.simulated_cluster.log import Log, WriteEntry
 from tests.kit.simulated_cluster.plain import copied
-from tests.kit.simulated_cluster.selecting import selects
+from tests.kit.simulated_cluster.selecting import Selector
 from tests.kit.simulated_cluster.writing import Object, Write
 
 Key = tuple[str, str]
@@ -95,7 +95,7 @@ class ApiServer:
         """Perform it; a refusal is a mistake of the caller."""
         answer = self.answer(request)
         if answer.status >= 300:
-            raise AssertionError(f"{request.verb} {request.path}: {answer.body.get('message')}")
+            raise AssertionError(f"{request}: {answer.body.get('message')}")
         return answer.body
 
     def compact(self, keep: int = 0) -> None:
@@ -150,7 +150,6 @@ class ApiServer:
                 return self._delete(request, was_unheld=was_unheld)
             case "create" | "apply" | "replace" | "patch":
                 return self._write(request)
-        raise refusals.malformed(f"{request.verb} is no request that has one answer")
 
     def _held(self, request: ApiRequest) -> Object:
         items = self.find(request.kind, request.namespace, request.name or "")
@@ -175,8 +174,8 @@ class ApiServer:
                 raise refusals.refusal(410, "Expired", message)
             items, version = self._pages.left[token]
         else:
-            selector = request.query.get("labelSelector", "")
-            items = [one for _, one in self.all(request.kind, request.namespace) if selects(selector, one)]
+            selector = Selector(request.query.get("labelSelector", ""), request.query.get("fieldSelector", ""))
+            items = [one for _, one in self.all(request.kind, request.namespace) if selector.selects(one)]
             version = str(self.log.version)
         page, rest = (items[:limit], items[limit:]) if limit else (items, [])
         metadata: dict[str, Any] = {"resourceVersion": version}

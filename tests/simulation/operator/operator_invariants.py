@@ -118,14 +118,15 @@ class Judge:
         return left + [line for line in self._of_entries(entries) if "is no more" in line]
 
     def _unheard(self, leader: Running) -> Iterator[str]:
-        """Changes that the leader's watches have not delivered: one may hang for two minutes before it is noticed."""
+        """Changes that the leader's watches have not delivered: one may hang for 70 s before it is noticed."""
         assert leader.operator is not None
         for kind in (QUEUE, COUNTER, DEPLOYMENT, POD_DISRUPTION_BUDGET, CRON_JOB, SERVICE_ACCOUNT):
             for document in self.scene.all(kind):
                 metadata = document["metadata"]
                 ours = (metadata.get("labels") or {}).get("app.kubernetes.io/managed-by") == "headgate"
                 observation = leader.operator.cache.version_of(metadata["uid"])
-                if (ours or kind in (QUEUE, COUNTER)) and observation != metadata["resourceVersion"]:
+                has_been = observation is not None  # and may have lost our label since
+                if (ours or has_been or kind in (QUEUE, COUNTER)) and observation != metadata["resourceVersion"]:
                     yield f"{kind.kind} {metadata['name']}"
             there = {document["metadata"]["uid"] for document in self.scene.all(kind)}
             for uid in leader.operator.cache.uids_of(kind.kind):
@@ -155,7 +156,7 @@ class Judge:
     def quiet(self, since_s: float) -> list[str]:
         """No write but the Lease's, since a given time."""
         return [
-            f"{at_s:.1f} {source} {request.verb} {request.path}: {_reported(request)}"
+            f"{at_s:.1f} {source} {request}: {_reported(request)}"
             for at_s, source, request in self.scene.api.requests
             if at_s > since_s and source.startswith("operator") and request.kind is not LEASE
         ]
@@ -218,13 +219,13 @@ class Judge:
             if request.subresource != "status" or not source.startswith("operator"):
                 continue
             version = str((request.body or {}).get("metadata", {}).get("resourceVersion"))
-            owner_value = (source, request.path, self.scene.uid_at.get(version, version))
+            owner_value = (source, str(request), self.scene.uid_at.get(version, version))
             before = last.get(owner_value)
             if before is not None and _status_of(before[1]) == _status_of(request):
                 continue
             last[owner_value] = (at_s, request)
             if before is not None and at_s - before[0] < STATUS_EVERY_S:
-                yield f"{request.path}: two statuses within {at_s - before[0]:.1f} s by {source}"
+                yield f"{request}: two statuses within {at_s - before[0]:.1f} s by {source}"
 
     def _pauses(self) -> Iterator[str]:
         """A paused resource is left alone: known from the end of the storm, which ends every pause."""

@@ -1,7 +1,8 @@
 """A cluster, a Cassandra and an operator in the simulated world, with people that apply and delete resources.
 
-The operator is the real one but for its doors (kopf, HTTP): its watches are its own, its port is the simulated API
-server's, its sessions are simulated stores. Whatever it does can be cut short: it is a process of the world.
+The operator is the real one but for kopf and HTTP: `KopfFeed` brings it events as kopf does, its port is the
+simulated API server's, its sessions are simulated stores. Whatever it does can be cut short: it is a process of the
+world.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import yaml
 
 from headgate.client.catalogue.process_context import ProcessContext
 from headgate.engines.registry import ENGINE_MODULES
+from headgate.process.background_tasks import run_together
 from headgate.store.cassandra.settings import ConnectionSettings
 from headgate.store.catalogue.catalogue import Catalogue
 from headgate.store.catalogue.entry import Entry, Name
@@ -26,8 +28,9 @@ from headgate_operator.model.kinds import COUNTER, NAMESPACE, QUEUE, SECRET, Res
 from headgate_operator.model.names import FINALIZER, Key
 from headgate_operator.model.world import OperatorSettings
 from headgate_operator.process.leader_election import LeaderElection
-from headgate_operator.process.wiring import CHILDREN, RESOURCES, Operator, Ports
+from headgate_operator.process.wiring import Operator, Ports
 from headgate_operator.store.sessions import SchemaOfCluster
+from tests.kit.kopf_feed import KopfFeed
 from tests.kit.process import context_on, simulated_host
 from tests.kit.simulated_cluster.api import SimulatedApi
 from tests.kit.simulated_cluster.client import SimulatedCluster
@@ -225,17 +228,19 @@ class Running:
             supported=frozenset(ENGINE_MODULES),
         )
         self.operator = Operator(settings, ports)
-        self.operator.watch((*RESOURCES, *CHILDREN))
         if self.leading is None:
-            await self.operator.run()
+            await self._work(self.operator, port)
             return
         keeping = asyncio.get_running_loop().create_task(self.leading.keep())
         await self.leading.taken.wait()
-        working = asyncio.get_running_loop().create_task(self.operator.run())
+        working = asyncio.get_running_loop().create_task(self._work(self.operator, port))
         await keeping
         working.cancel()
         await asyncio.gather(working, return_exceptions=True)
         self.has_ended = True
+
+    async def _work(self, operator: Operator, port: SimulatedCluster) -> None:
+        await run_together({"operator": operator.run(), "kopf": KopfFeed(port, operator.intake).run()})
 
     @property
     def is_running(self) -> bool:

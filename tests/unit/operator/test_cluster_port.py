@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 import uvloop
@@ -17,7 +18,7 @@ from headgate.errors import InvalidRequest
 from headgate.process.pacing import RateLimit
 from headgate_operator.cluster import api_server as client
 from headgate_operator.cluster.api_server import HttpApiClient, NoCluster
-from headgate_operator.cluster.port import ApiObject, Denial, Denied, LeaderLease, ListPage, WatchEvent
+from headgate_operator.cluster.port import ApiObject, Denial, Denied, LeaderLease, ListPage
 from headgate_operator.model.kinds import LEASE, QUEUE, ObjectAddress
 from tests.kit.simulated_world import World
 
@@ -135,15 +136,6 @@ def asked_once(script: Script, path: Path, within_s: float = 5) -> ApiObject | D
     return answer
 
 
-def watched(script: Script, path: Path) -> list[WatchEvent | Denied]:
-    async def watch() -> list[WatchEvent | Denied]:
-        async with before(script, path) as (port, _):
-            return [change async for change in port.watch(QUEUE, version="5", within_s=60)]
-
-    changes: list[WatchEvent | Denied] = run(watch())
-    return changes
-
-
 def test_an_apply_is_one_patch_with_all_that_it_needs(tmp_path: Path) -> None:
     async def ask() -> tuple[ApiObject | Denied, Server]:
         async with before(answers("200 OK", json.dumps(EMAILS).encode()), tmp_path) as (port, server):
@@ -167,8 +159,14 @@ def test_a_name_is_one_step_of_the_path_on_the_wire_whatever_is_in_it(tmp_path: 
             return [first for first, _, _ in server.asked]
 
     asked = run(ask())
-    namespace = "..%2F..%2F..%2Fapis%2Fapps%2Fv1%2Fdeployments%3Flimit%3D5%26x%3D"
-    assert [f"GET /apis/headgate.io/v1beta1/namespaces/{namespace}/queues/a%252fb%23c HTTP/1.1"] == asked
+    ((_, path, _),) = (first.split(" ") for first in asked)
+    *_, namespace, plural, name = path.split("/")
+    assert ("../../../apis/apps/v1/deployments?limit=5&x=", "queues", "a%2fb#c") == (
+        unquote(namespace),
+        plural,
+        unquote(name),
+    )
+    assert (False, 7) == ("?" in path or "#" in path, path.count("/"))
 
 
 def test_a_server_that_is_not_there_is_no_answer(tmp_path: Path) -> None:
@@ -233,51 +231,6 @@ def test_each_status_has_its_denial_and_keeps_the_words(tmp_path: Path, status: 
     assert isinstance(answer, Denied)
     assert (answer.denial, answer.status, str(answer)) == (denial, status, f"{status} Word: words")
     assert [(cause.field, cause.message) for cause in answer.causes] == [("spec.shards", "too many")]
-
-
-def event(type_: str, version: int) -> bytes:
-    metadata = {**EMAILS["metadata"], "resourceVersion": str(version)}  # type: ignore[dict-item]
-    return json.dumps({"type": type_, "object": {**EMAILS, "metadata": metadata}}).encode() + b"\n"
-
-
-def test_a_watch_is_read_event_by_event_however_its_bytes_are_cut(tmp_path: Path) -> None:
-    whole = event("ADDED", 6) + event("MODIFIED", 7)
-    changes = watched(streams(whole[:10], whole[10:200], whole[200:], ends="well"), tmp_path)
-    assert [(one.type, one.version) for one in changes if isinstance(one, WatchEvent)] == [
-        ("ADDED", "6"),
-        ("MODIFIED", "7"),
-    ]
-    assert len(changes) == 2
-
-
-def test_a_watch_that_breaks_off_reports_it_after_what_it_had_reported(tmp_path: Path) -> None:
-    changes = watched(streams(event("ADDED", 6), event("MODIFIED", 7)[:30], ends="broken"), tmp_path)
-    assert [type(one).__name__ for one in changes] == ["WatchEvent", "Denied"]
-    assert isinstance(changes[-1], Denied)
-    assert changes[-1].denial is Denial.UNKNOWN
-
-
-def test_a_watch_that_is_quiet_for_too_long_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(client, "QUIET_MAX_S", 0.2)
-    changes = watched(streams(event("ADDED", 6), ends="still"), tmp_path)
-    assert [type(one).__name__ for one in changes] == ["WatchEvent", "Denied"]
-
-
-def test_a_compacted_version_ends_a_watch_in_either_way_of_saying_it(tmp_path: Path) -> None:
-    gone = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version: 5 (9)"}
-    within = json.dumps({"type": "ERROR", "object": gone}).encode() + b"\n"
-    for script in (streams(within, ends="well"), answers("410 Gone", json.dumps(gone).encode())):
-        (answer,) = watched(script, tmp_path)
-        assert isinstance(answer, Denied)
-        assert (answer.denial, answer.reason) == (Denial.GONE, "Expired")
-
-
-def test_an_event_of_a_megabyte_is_read(tmp_path: Path) -> None:
-    document = {**EMAILS, "spec": {"text": "x" * 1_500_000}}
-    line = json.dumps({"type": "ADDED", "object": document}).encode() + b"\n"
-    (change,) = watched(streams(line, ends="well"), tmp_path)
-    assert isinstance(change, WatchEvent)
-    assert len(change.document["spec"]["text"]) == 1_500_000
 
 
 def test_a_call_that_is_cancelled_frees_its_connection(tmp_path: Path) -> None:

@@ -20,7 +20,6 @@ from headgate.process.background_tasks import CALM_S, PAUSE_S_MIN
 from headgate_operator.informers.event_ingest import EventIngest
 from headgate_operator.informers.object_cache import ObjectCache
 from headgate_operator.informers.work_queue import RETRY_S, Class, WorkQueue
-from headgate_operator.model.kinds import QUEUE
 from headgate_operator.model.names import Key
 from headgate_operator.model.world import QueueLoad
 from headgate_operator.observe.lane_health import Health
@@ -194,8 +193,8 @@ def test_an_object_that_cannot_be_taken_in_keeps_no_other_from_being_heard_of() 
         intake = EventIngest(objects, WorkQueue(rng=Random(1)))
         first, ill, last = documents(3)
         ill["metadata"]["generation"] = "no number"
-        intake.listed(QUEUE, [first, ill, last])
-        intake.changed(ill)
+        for document in (first, ill, last):
+            intake.changed(document, listed=True)
         assert ["q0", "q2"] == objects.names_in("Queue", "shop")
 
     run(scenario())

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from headgate_operator.informers.watched_kinds import SPARK_CRD, WATCHED
 from headgate_operator.install.rbac import AT_HOME, CLUSTER_ROLE, EVERYWHERE, rules
-from headgate_operator.model.kinds import CONFIG_MAP, KINDS, LEASE, POD, REPLICA_SET, SECRET
-from headgate_operator.process.wiring import CHILDREN, RESOURCES
+from headgate_operator.model.kinds import CONFIG_MAP, CRD, KINDS, LEASE, POD, REPLICA_SET, SECRET
 from tests.kit.operator_rights import bindings, cluster_role, role
 
 ONLY_SIMULATED = {CONFIG_MAP, REPLICA_SET}
@@ -21,7 +21,14 @@ def test_the_roles_speak_of_every_kind_that_the_operator_speaks_of_and_of_no_oth
 
 
 def test_whatever_is_watched_may_be_listed_and_watched() -> None:
-    assert [] == [kind.kind for kind in (*RESOURCES, *CHILDREN) if not {"list", "watch"} <= verbs(kind)]
+    assert [] == [watched.kind.kind for watched in WATCHED if not {"list", "watch"} <= verbs(watched.kind)]
+
+
+def test_of_the_definitions_of_a_cluster_two_may_be_read_by_name() -> None:
+    """A server allows a list of one name where the right names it."""
+    rights = {right.verbs: right.names for right in EVERYWHERE if right.kind == CRD}
+    assert {("get",): ("queues.headgate.io",), ("list", "watch"): (SPARK_CRD,)} == rights
+    assert [(SPARK_CRD, "")] == [(one.name, one.labels) for one in WATCHED if one.kind == CRD]
 
 
 def test_no_rule_is_for_everything_and_secrets_are_never_listed() -> None:
