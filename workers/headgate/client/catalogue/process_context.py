@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from headgate.counters.model.decide_passes import HintWindows
-from headgate.engines.context import Host
+from headgate.engines.context import AllReplicas, Host
 from headgate.engines.lanes.delivery.read_budget import ReadBudget
 from headgate.engines.registry import ENGINE_MODULES
 from headgate.process.live import Live
@@ -55,6 +55,8 @@ class ProcessContext:
     """For how long nodes keep hints: without it nothing of a counter is collected."""
     read_budget: ReadBudget = field(default_factory=ReadBudget)
     """Of all lanes that this process holds."""
+    all_replicas: AllReplicas = field(default_factory=AllReplicas)
+    """Of all queues: while a node is down, one of them finds out for all."""
     engines: Mapping[str, str] = field(default_factory=lambda: ENGINE_MODULES)
     """The modules of the engines (engines/registry.py)."""
     create_queue: Callable[[Name], Awaitable[bool]] | None = None
@@ -78,6 +80,7 @@ class ProcessContext:
             self.positions,
             self.last_expiry_s,
             self.read_budget,
+            self.all_replicas,
         )
 
 

@@ -276,7 +276,7 @@ class TimelineQueue:
     async def _receive_now(self, limit: int, visibility_us: int, deliveries: list[Delivery]) -> None:
         """Add deliveries of the lanes, each in its turn, so that none waits behind a busy one. The caller holds the
         list, so that it can return the messages collected before an error."""
-        held = list(self.lanes.held.values())
+        held = [each for each in self.lanes.held.values() if each.delivery_state.unsettled]
         if not held:
             return
         if any(each.delivery_state.has_suspects() or each.delivery_state.suspects_in_flight for each in held):
@@ -346,7 +346,8 @@ class TimelineQueue:
         return min(limit - deliveries, SUSPECTS_TOGETHER - sum(each.suspects_in_flight for each in delivery_state))
 
     def _until_next_timer_s(self) -> float:
-        next_us = min((each.delivery_state.next_timer_us for each in self.lanes.held.values()), default=2**62)
+        held = (each.delivery_state for each in self.lanes.held.values())
+        next_us = min((each.next_timer_us for each in held if each.unsettled), default=2**62)
         return max(0.005, min(1.0, (next_us - self.host.now_us()) / 1_000_000))
 
     # ---- settling

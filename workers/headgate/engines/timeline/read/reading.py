@@ -35,6 +35,10 @@ ROWS_MIN, ROWS_MAX = 16, 1000
 LEAST_BYTES_MAX = 1024 * 1024
 """Of each sub at least `ROWS_MIN` rows are read, or as many as fit into this: rows of many subs are merged, and a few
 of each would hardly advance the lane."""
+QUIET_US = 5_000_000
+"""Where the empty lanes have not asked together for so long, each reads for itself."""
+NOWHERE = -1
+"""Before every position."""
 ROW_BYTES_MIN = 200
 ROW_MEMORY_BYTES = 200
 """The memory of a row besides its messages."""
@@ -140,6 +144,9 @@ class LaneReader:
         part_us = self._settings.now.part_us
         last_part = time_us_of(position_at(top)) // part_us
         part = max(time_us_of(position_at(after)), 0) // part_us
+        quiet = min(top, self._quiet_until(part))
+        if quiet > after:
+            return LaneSlice((), quiet, False)
         rows: list[LaneRow] = []
         left = bytes_max
         while True:
@@ -152,6 +159,17 @@ class LaneReader:
                 return LaneSlice(rows, top, False)
             part = await self._index.next_part(part + 1, last_part)
             after = position_order(last_at(part * part_us - 1))
+
+    def is_quiet(self, after: int) -> bool:
+        """Whether the empty lanes of the process found together, a short time before, that nothing lies from there on."""
+        at_us = time_us_of(position_at(after))
+        until_us = self._index.quiet_until_us(at_us // self._settings.now.part_us)
+        return until_us is not None and at_us - until_us < QUIET_US
+
+    def _quiet_until(self, part: int) -> int:
+        """The order up to which nothing lies from a part on, as the empty lanes of the process found together."""
+        until_us = self._index.quiet_until_us(part)
+        return NOWHERE if until_us is None else position_order(last_at(until_us))
 
     def has_gone(self, row: LaneRow) -> bool:
         """Whether it was moved to a later generation, and this owner has not finished it."""

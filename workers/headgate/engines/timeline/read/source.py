@@ -106,6 +106,10 @@ class TimelineSource:
         """The next rows."""
         return await self.reading.read(after, bytes_max=bytes_max)
 
+    def is_quiet(self, after: int) -> bool:
+        """Whether the index names nothing from there on."""
+        return self.reading.is_quiet(after)
+
     async def known(self, after: int, up_to: int) -> Facts:
         """The records of all owners and jobs for the parts from one position to another."""
         part_us = self._settings.now.part_us
