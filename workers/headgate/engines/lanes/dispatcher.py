@@ -501,8 +501,8 @@ class Dispatcher:
                 poll_s = await self._pause_reading(poll_s, after)
 
     async def _pause_reading(self, poll_s: float, after: Any) -> float:
-        """Until the next poll, or a hint; the pause after that. An empty lane whose source is quiet waits for the hint
-        of its engine, at times of its own: a thousand of them would be one long turn of the event loop."""
+        """Until the next poll, or a hint; the pause after that. An empty lane whose source is quiet waits for the
+        hint of its engine, at times of its own: a thousand of them would be one long turn of the event loop."""
         if self.delivery_state.unsettled or not self.source.is_quiet(after):
             self._busy.set()
             wait_s = self._beat.until_next_s(poll_s)
@@ -550,8 +550,8 @@ class Dispatcher:
             await self._next_turn(is_renewed=self._renewed_s >= now_s)
 
     async def _next_turn(self, *, is_renewed: bool) -> None:
-        """The lane's own next turn. An empty one moves nothing, so it has a turn only when its lease is to be renewed,
-        or when it is empty no more; a renewal that fails is tried again at the usual times."""
+        """The lane's own next turn. An empty one moves nothing, so it has a turn only when its lease is to be
+        renewed, or when it is empty no more; a renewal that fails is tried again at the usual times."""
         renew_s = self.lane.terms.quiet_touch_us / 1_000_000
         if self._busy.is_set() or self.position.wants_to_move or not is_renewed:
             await asyncio.sleep(self._beat.until_own_s(self.terms.turn_s))

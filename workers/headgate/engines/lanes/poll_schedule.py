@@ -2,8 +2,8 @@
 times per second, not hundreds of times, and their requests go out together.
 
 Each process has a phase of its own, so that many on one machine do not wake at once. Renewals, and the rare reads of
-empty lanes, share nothing. They go out at times of the lane's own: those of a thousand lanes would be one long turn of
-the event loop. It decides nothing: a loop on the beat turns as often as without it.
+empty lanes, share nothing. They go out at times of the lane's own: those of a thousand lanes would be one long turn
+of the event loop. It decides nothing: a loop on the beat turns as often as without it.
 """
 
 from __future__ import annotations

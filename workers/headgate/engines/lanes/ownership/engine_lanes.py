@@ -70,8 +70,8 @@ class EngineLanes(Protocol[Source]):
         ...
 
     async def find_news(self, empty: Collection[LaneName]) -> Collection[LaneName]:
-        """Of these empty lanes, those in which there may be something by now: one question for all of them. The sources
-        of the others are quiet from then on."""
+        """Of these empty lanes, those in which there may be something by now: one question for all of them. The
+        sources of the others are quiet from then on."""
         ...
 
     def lanes_before(self, name: LaneName) -> list[LaneName]:

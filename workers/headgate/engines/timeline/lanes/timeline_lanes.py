@@ -107,8 +107,8 @@ class TimelineLanes:
 
     @property
     def news_every_s(self) -> float:
-        """An index row is durable when its message is, and that is a lag before it is due. So a poll that is shorter than
-        the lag by what an answer takes delays nothing."""
+        """An index row is durable when its message is, and that is a lag before it is due. So a poll that is shorter
+        than the lag by what an answer takes delays nothing."""
         lag_s = self._settings.safety_lag_us / SECOND_US
         return min(max(NEWS_OF_LAG * lag_s, self.terms.poll_s_max), NEWS_EVERY_S_MAX)
 

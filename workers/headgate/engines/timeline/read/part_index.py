@@ -71,8 +71,8 @@ class PartIndex:
     # ---- for all empty lanes together
 
     async def find_news(self, ahead_us: int) -> bool:
-        """Whether the index names something in a part of now, or of the time since it was asked before; also in one that
-        begins within `ahead_us`. If not, nothing is due in these parts up to the start of this call."""
+        """Whether the index names something in a part of now, or of the time since it was asked before; also in one
+        that begins within `ahead_us`. If not, nothing is due in these parts up to the start of this call."""
         now_us, part_us = self._host.now_us(), self._settings.now.part_us
         last = now_us // part_us
         if self.known_subs(last):  # and it stays named
@@ -88,7 +88,7 @@ class PartIndex:
         return self._quiet is None
 
     def quiet_until_us(self, part: int) -> int | None:
-        """The time up to which nothing is due from a part on, by the latest `find_news`; None where it is not known."""
+        """The time up to which nothing is due from a part on, by the latest `find_news`; None: not known."""
         quiet = self._quiet
         return None if quiet is None or part < quiet.from_part else quiet.until_us
 

@@ -161,7 +161,8 @@ class LaneReader:
             after = position_order(last_at(part * part_us - 1))
 
     def is_quiet(self, after: int) -> bool:
-        """Whether the empty lanes of the process found together, a short time before, that nothing lies from there on."""
+        """Whether the empty lanes of the process found together, a short time before, that nothing lies from there
+        on."""
         at_us = time_us_of(position_at(after))
         until_us = self._index.quiet_until_us(at_us // self._settings.now.part_us)
         return until_us is not None and at_us - until_us < QUIET_US
