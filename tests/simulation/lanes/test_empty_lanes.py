@@ -24,7 +24,7 @@ from tests.simulation.timeline.timeline_puts import SECOND, Queue, simulate
 from tests.simulation.timeline.timeline_workers import DeliveryLog, due_of
 
 MINUTE = replace(SHARED, part_us=60 * SECOND)
-LANES = 200
+LANES = 100
 
 
 async def with_lanes(queue: Queue, count: int) -> Member:
@@ -75,10 +75,10 @@ def test_empty_lanes_share_one_poll_and_renew_their_leases_seldom_and_one_after_
                 reads[statement.shape.table.name] += 1
 
         with_gate(member, note)
-        await asyncio.sleep(32)
-        assert 10 * LANES == pytest.approx(sum(renewals.values()), rel=0.15), "every 3.2 s, with a lease of 10 s"
-        assert max(renewals.values()) <= 12, "in one twentieth of a second: their mean is 3"
-        assert reads["timeline_parts"] <= 32 * 1.5
+        await asyncio.sleep(30)
+        assert 10 * LANES == pytest.approx(sum(renewals.values()), rel=0.1), "every 3 s, with a lease of 10 s"
+        assert max(renewals.values()) <= 6, "in one twentieth of a second: their mean is 1.7"
+        assert reads["timeline_parts"] <= 30 * 1.5
         assert reads["timeline_work"] == 0
 
     simulate(scenario, settings=replace(MINUTE, generations=(GenerationSettings(1, LANES),)))
@@ -91,7 +91,7 @@ def test_the_position_of_an_empty_lane_follows_the_time() -> None:
         for dispatcher in engine_of(member).lanes.held.values():
             state = await member.process.start(dispatcher.lane.read_state())
             assert state is not None
-            assert member.host.now_us() - time_us_of(state.last) < 9 * SECOND
+            assert member.host.now_us() - time_us_of(state.last) < 4 * SECOND
 
     simulate(scenario, settings=MINUTE)
 
@@ -105,13 +105,13 @@ def test_a_message_that_comes_into_an_empty_queue_is_delivered_as_soon_as_it_is_
         member.working.cancel()
         engine = engine_of(member)
         late_us = []
-        for number in range(25):
+        for number in range(12):
             await asyncio.sleep(part_s + 3 + 0.37 * number % part_s)
             await client.process.start(queue.put(client, NewMessage(b"%d" % number)))
             given = await member.process.start(engine.receive(1, wait_us=10 * SECOND))
             late_us += [member.host.now_us() - due_of(each.message_id) for each in given]
             await member.process.start(engine.settle([Ack(each.receipt) for each in given]))
-        assert 25 == len(late_us)
+        assert 12 == len(late_us)
         assert max(late_us) < 0.6 * SECOND
 
     simulate(scenario, settings=replace(SHARED, part_us=part_s * SECOND))

@@ -80,8 +80,8 @@ class LogSource:
     def order_at(self, time_us: int) -> int:
         return EVERYTHING
 
-    def is_quiet(self, after: int) -> bool:
-        return False
+    def quiet_up_to(self, after: int) -> int | None:
+        return None
 
     async def known(self, after: int, up_to: int) -> Facts:
         return dict(self._log.facts.get(self._name, {}))

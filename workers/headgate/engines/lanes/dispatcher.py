@@ -54,7 +54,7 @@ class DispatchTerms:
     poll_s_min: float = 0.05
     poll_s_max: float = 0.4
     quiet_poll_s: float = 2.5
-    """While its source is quiet, an empty lane is read this seldom, so that its position follows the time."""
+    """While its source is quiet, an empty lane is read this seldom."""
     pause_s_max: float = 2.0
     """Failed reads are retried after a pause that doubles from `poll_s_max` to this."""
     turn_s: float = 1.0
@@ -137,6 +137,7 @@ class Dispatcher:
         self._busy = asyncio.Event()
         """Set unless the lane is empty, and waits for a hint."""
         self._busy.set()
+        self._pauses_quietly = False
         self._renewed_s = -EMPTY_S
         self._over = asyncio.Event()
         self._draining = False
@@ -462,6 +463,7 @@ class Dispatcher:
         pause_s = self.terms.poll_s_max
         while True:
             self.progress += 1
+            after = self.delivery_state.horizon or after
             bytes_max = min(self.terms.slice_bytes, self._read_ahead_bytes())
             if bytes_max <= 0:
                 self.delivery_state.open_groups_if_allowed()
@@ -503,19 +505,29 @@ class Dispatcher:
     async def _pause_reading(self, poll_s: float, after: Any) -> float:
         """Until the next poll, or a hint; the pause after that. An empty lane whose source is quiet waits for the
         hint of its engine, at times of its own: a thousand of them would be one long turn of the event loop."""
-        if self.delivery_state.unsettled or not self.source.is_quiet(after):
+        if self.delivery_state.unsettled or self.source.quiet_up_to(after) is None:
             self._busy.set()
             wait_s = self._beat.until_next_s(poll_s)
         else:
             self._busy.clear()
+            self._pauses_quietly = True
             wait_s = self._beat.until_own_s(self.terms.quiet_poll_s)
         try:
             async with asyncio.timeout(wait_s):
                 await self._woken.wait()
         except TimeoutError:
             return min(poll_s * 2, self.terms.poll_s_max)
+        finally:
+            self._pauses_quietly = False
         self._busy.set()
         return self.terms.poll_s_min
+
+    def _follow_time(self) -> None:
+        """An empty lane is read as far as its source is known to be quiet."""
+        if self._pauses_quietly:
+            horizon = self.delivery_state.horizon
+            quiet = self.source.quiet_up_to(horizon)
+            self.delivery_state.reached(horizon if quiet is None else quiet)
 
     def _read_ahead_bytes(self) -> int:
         """How many bytes more may be read ahead now. A lane in which nothing is left to hand out always reads on, if
@@ -536,7 +548,9 @@ class Dispatcher:
     async def _keep_moving(self) -> None:
         while True:
             await self.position.advance()
-            await self._next_turn(is_renewed=True)
+            await asyncio.sleep(self._beat.until_own_s(self.terms.turn_s))
+            if not self.position.wants_to_move:
+                await self._busy.wait()
 
     async def _keep_touching(self) -> None:
         touched_s = asyncio.get_running_loop().time()
@@ -546,16 +560,19 @@ class Dispatcher:
             wait_us = self.terms.turn_s * 1_000_000 if self.position.wants_to_move else self.lane.terms.touch_us
             if (now_s - touched_s) * 1_000_000 >= wait_us * NEARLY:
                 touched_s = now_s
+                if self.waits_for_hint:
+                    self._follow_time()
+                    await self.position.advance()
                 await self._touch()
-            await self._next_turn(is_renewed=self._renewed_s >= now_s)
+            await self._next_touch(is_renewed=self._renewed_s >= now_s)
 
-    async def _next_turn(self, *, is_renewed: bool) -> None:
+    async def _next_touch(self, *, is_renewed: bool) -> None:
         """The lane's own next turn. An empty one moves nothing, so it has a turn only when its lease is to be
         renewed, or when it is empty no more; a renewal that fails is tried again at the usual times."""
-        renew_s = self.lane.terms.quiet_touch_us / 1_000_000
-        if self._busy.is_set() or self.position.wants_to_move or not is_renewed:
+        if not self.waits_for_hint or self.position.wants_to_move or not is_renewed:
             await asyncio.sleep(self._beat.until_own_s(self.terms.turn_s))
             return
+        renew_s = self.lane.terms.quiet_touch_us / 1_000_000
         with suppress(TimeoutError):
             async with asyncio.timeout(self._beat.until_own_s(renew_s)):
                 await self._busy.wait()

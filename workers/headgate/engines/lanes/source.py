@@ -54,9 +54,9 @@ class LaneSource(Protocol):
         """An order above everything that is due up to a given time, and below everything that is due later."""
         ...
 
-    def is_quiet(self, after: Any) -> bool:
-        """Whether nothing lies behind that order, and the engine gives a hint once something may
-        (`EngineLanes.find_news`)."""
+    def quiet_up_to(self, after: Any) -> Any | None:
+        """The order up to which nothing lies behind that one, where the engine gives a hint once something may
+        (`EngineLanes.find_news`); None where it does not."""
         ...
 
     async def known(self, after: Any, up_to: Any) -> Facts:

@@ -40,7 +40,7 @@ class LeaseTerms:
     @property
     def quiet_touch_us(self) -> int:
         """How often the lease of an empty lane is renewed. A renewal that fails leaves time for two more."""
-        return max(self.touch_us, self.promise(0).silent_after_us * 2 // 5)
+        return max(self.touch_us, self.promise(0).silent_after_us * 3 // 8)
 
     def promise(self, sent_us: int) -> Promise:
         """The rights that a take or renewal sent at this time gives its owner."""

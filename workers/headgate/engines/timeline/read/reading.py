@@ -37,8 +37,6 @@ LEAST_BYTES_MAX = 1024 * 1024
 of each would hardly advance the lane."""
 QUIET_US = 5_000_000
 """Where the empty lanes have not asked together for so long, each reads for itself."""
-NOWHERE = -1
-"""Before every position."""
 ROW_BYTES_MIN = 200
 ROW_MEMORY_BYTES = 200
 """The memory of a row besides its messages."""
@@ -144,9 +142,9 @@ class LaneReader:
         part_us = self._settings.now.part_us
         last_part = time_us_of(position_at(top)) // part_us
         part = max(time_us_of(position_at(after)), 0) // part_us
-        quiet = min(top, self._quiet_until(part))
-        if quiet > after:
-            return LaneSlice((), quiet, False)
+        quiet_us = self._index.quiet_until_us(part)
+        if quiet_us is not None and now_us - quiet_us < QUIET_US:
+            return LaneSlice((), max(after, min(top, position_order(last_at(quiet_us)))), False)
         rows: list[LaneRow] = []
         left = bytes_max
         while True:
@@ -160,17 +158,15 @@ class LaneReader:
             part = await self._index.next_part(part + 1, last_part)
             after = position_order(last_at(part * part_us - 1))
 
-    def is_quiet(self, after: int) -> bool:
-        """Whether the empty lanes of the process found together, a short time before, that nothing lies from there
-        on."""
-        at_us = time_us_of(position_at(after))
+    def quiet_up_to(self, after: int) -> int | None:
+        """The order up to which nothing lies behind that one, as the empty lanes of the process found together; None
+        where they have not, or long ago."""
+        at_us = max(time_us_of(position_at(after)), 0)
         until_us = self._index.quiet_until_us(at_us // self._settings.now.part_us)
-        return until_us is not None and at_us - until_us < QUIET_US
-
-    def _quiet_until(self, part: int) -> int:
-        """The order up to which nothing lies from a part on, as the empty lanes of the process found together."""
-        until_us = self._index.quiet_until_us(part)
-        return NOWHERE if until_us is None else position_order(last_at(until_us))
+        if until_us is None or at_us - until_us >= QUIET_US:
+            return None
+        quiet = position_order(last_at(until_us))
+        return max(after, quiet if self.ends_at is None else min(quiet, self.ends_at))
 
     def has_gone(self, row: LaneRow) -> bool:
         """Whether it was moved to a later generation, and this owner has not finished it."""

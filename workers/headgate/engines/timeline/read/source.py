@@ -106,9 +106,9 @@ class TimelineSource:
         """The next rows."""
         return await self.reading.read(after, bytes_max=bytes_max)
 
-    def is_quiet(self, after: int) -> bool:
-        """Whether the index names nothing from there on."""
-        return self.reading.is_quiet(after)
+    def quiet_up_to(self, after: int) -> int | None:
+        """Where the index names nothing from there on, by the poll that the empty lanes of the process share."""
+        return self.reading.quiet_up_to(after)
 
     async def known(self, after: int, up_to: int) -> Facts:
         """The records of all owners and jobs for the parts from one position to another."""
