@@ -15,7 +15,7 @@ from bench.timeline_process import LoopThread, TimelineProcess
 from bench.timeline_work import SECOND_US, WORKERS_VISIBILITY_US, Work, work_of
 from headgate.errors import Bug
 
-TAKE_WITHIN_S = 60.0
+TAKE_WITHIN_S = 90.0
 SETTLE_S = 8.0
 TICK_S = 0.005
 RECEIVE_WAIT_US = 5 * SECOND_US

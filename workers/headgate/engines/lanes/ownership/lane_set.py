@@ -88,6 +88,7 @@ class LaneSet:
         self._leaving = False
         self._monitor = PeerMonitor(host, lanes)
         self._handing_over: dict[LaneName, asyncio.Task[None]] = {}
+        self._stands: dict[Dispatcher, LaneStand] = {}
         self._without_work: dict[LaneName, tuple[Dispatcher, Any]] = {}
         """Dispatchers next to which the engine has nothing of its own yet, with their sources."""
         self._logged: set[tuple[str, LaneName | None, str]] = set()
@@ -263,9 +264,16 @@ class LaneSet:
     # ---- their figures in the summary
 
     def stands(self) -> dict[Dispatcher, LaneStand]:
-        """The state of each lane, by its lease term."""
+        """The state of each lane, by its lease term. That of an empty lane stays as it is, and there may be a
+        thousand."""
         now_us = self.host.now_us()
-        return {each: self._lanes.stand(name, each, now_us) for name, each in self.held.items() if not each.is_over()}
+        before = self._stands
+        self._stands = {
+            each: _still(each, before.get(each)) or self._lanes.stand(name, each, now_us)
+            for name, each in self.held.items()
+            if not each.is_over()
+        }
+        return self._stands
 
     def count_open(self) -> int:
         """How many lanes there are that are not known to be left for good."""
@@ -368,7 +376,7 @@ class LaneSet:
 
     async def _stop_dual_owners(self) -> None:
         """If two members have acted on one lane, the one that does not own it by its row stops, and is ordered to."""
-        if self.sharing is None:
+        if self.sharing is None or not self.sharing.other_claims:
             return
         now_us = self.host.now_us()
         own = LaneClaims(self.sharing.me, now_us, self.claims(now_us).lanes)
@@ -414,6 +422,13 @@ class LaneSet:
         if lane is not None:
             fields["lane"] = format_lane(lane)
         log.error(what, extra=fields, exc_info=None if isinstance(error, HeadgateError) else error)
+
+
+def _still(dispatcher: Dispatcher, before: LaneStand | None) -> LaneStand | None:
+    """The state of a lane that was empty and read up to then, and has been empty since."""
+    if before is None or not dispatcher.waits_for_hint or before.answered != dispatcher.answered:
+        return None
+    return None if before.waiting or before.in_flight or before.is_unread else before
 
 
 class _Drain:
