@@ -19,7 +19,7 @@ from headgate.local import progress
 
 HOLDING = "bench.timeline_holding"
 ONE = 1
-MANY = (12, 100, 1_000)
+MANY, QUICK_MANY = (12, 100, 1_000), (12, 100)
 SECONDS, QUICK_SECONDS = 12.0, 3.0
 PREPARE_WITHIN_S = 120.0
 ROUNDS_MAX = 3
@@ -44,7 +44,8 @@ def name_of(lanes: int) -> str:
 def measure_lanes(servers: Servers, kind: ServerKind, plan: Plan, results: Results, deadline: float) -> None:
     """The whole part."""
     seconds = QUICK_SECONDS if plan.quick else SECONDS
-    by_name = {name_of(lanes): lanes for lanes in (*MANY, ONE)}
+    many = QUICK_MANY if plan.quick else MANY
+    by_name = {name_of(lanes): lanes for lanes in (*many, ONE)}
 
     def take(name: str) -> Window:
         work = Work(Do.HOLD, new_queue(), seconds, lanes=by_name[name])
@@ -63,7 +64,7 @@ def measure_lanes(servers: Servers, kind: ServerKind, plan: Plan, results: Resul
             time_is_up=lambda: time.monotonic() > deadline,
         )
     figures: list[Figure] = []
-    for lanes in MANY:
+    for lanes in many:
         for figure in figures_of(rounds, METRICS, name_of(lanes), name_of(ONE), case=name_of(lanes)):
             figures.append(replace(figure, target=TARGETS.get((lanes, figure.metric))))
     results.cases.append(Measured(rounds, tuple(figures), part="lanes"))

@@ -152,6 +152,19 @@ def test_many_open_queues_are_refreshed_by_one_read_and_what_changed_is_in_force
     simulate(scenario)
 
 
+def test_a_queue_that_is_opened_after_others_were_refreshed_is_as_the_catalogue_has_it() -> None:
+    async def scenario(shop: Shop) -> None:
+        names = await applied(shop, 20)
+        program = shop.program("application")
+        await opened(program, names[:-1])
+        await shop.world.sleep(20)
+        await shop.apply(queue_text("{shards: 4, maxReceives: 7, storage: {tables: shared}}", name="q0019"))
+        queue = await program.process.start(program.connection.queue(names[-1]))
+        assert 7 == queue.engine.settings.max_receives
+
+    simulate(scenario)
+
+
 def test_of_many_open_queues_the_one_that_is_deleted_ends() -> None:
     async def scenario(shop: Shop) -> None:
         names = await applied(shop, 20)
