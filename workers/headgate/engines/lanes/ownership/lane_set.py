@@ -428,7 +428,7 @@ def _still(dispatcher: Dispatcher, before: LaneStand | None) -> LaneStand | None
     """The state of a lane that was empty and read up to then, and has been empty since."""
     if before is None or not dispatcher.waits_for_hint or before.answered != dispatcher.answered:
         return None
-    return None if before.waiting or before.in_flight or before.is_unread else before
+    return None if before.oldest_us is not None or before.in_flight or before.is_unread else before
 
 
 class _Drain:
