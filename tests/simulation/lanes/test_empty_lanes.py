@@ -167,7 +167,7 @@ def test_while_the_poll_fails_each_lane_reads_for_itself() -> None:
         async def broken(ahead_us: int) -> bool:
             raise OutcomeUnknown("held back in this test")
 
-        index.find_news = broken  # type: ignore[method-assign]
+        index.find_arrivals = broken  # type: ignore[method-assign]
         await asyncio.sleep(10)
         await client.process.start(queue.put(client, NewMessage(b"news")))
         await asyncio.sleep(5)

@@ -103,7 +103,7 @@ def test_a_hand_over_is_taken_back_when_the_member_that_was_to_have_the_lane_lea
 
 
 async def longest_pause_s(member: SlowMember, *, within_s: float) -> float:
-    """The longest time from now on in which some lane that the member holds hands out nothing."""
+    """The longest time from now on in which some lane of the member delivers nothing."""
     world = member.queue.world
     began_s, longest_s = world.now_s(), 0.0
     while world.now_s() < began_s + within_s:

@@ -165,9 +165,9 @@ class LogLanes:
     def engine_work(self, name: LaneName, dispatcher: Dispatcher, source: LogSource) -> Work | None:
         return None
 
-    news_every_s = 1.0
+    arrivals_every_s = 1.0
 
-    async def find_news(self, empty: Collection[LaneName]) -> Collection[LaneName]:
+    async def find_arrivals(self, empty: Collection[LaneName]) -> Collection[LaneName]:
         return ()
 
     def lanes_before(self, name: LaneName) -> list[LaneName]:

@@ -52,7 +52,7 @@ def test_a_row_that_comes_at_the_end_of_a_part_between_two_polls_is_news() -> No
 
         async def poll_at(at_us: int) -> bool:
             await asyncio.sleep((at_us - client.host.now_us()) / SECOND)
-            return await client.process.start(index.find_news(1_000))
+            return await client.process.start(index.find_arrivals(1_000))
 
         assert not await poll_at((part + 1) * part_us - 500_000)
         assert (part + 1) * part_us - 500_000 <= (index.quiet_until_us(part) or 0) < (part + 1) * part_us
@@ -69,10 +69,10 @@ def test_after_a_long_pause_between_two_polls_nothing_is_known_of_the_time_betwe
     async def scenario(queue: Queue) -> None:
         client = queue.client("reader")
         index = PartIndex(client.host, Live(queue.settings), 1)
-        assert not await client.process.start(index.find_news(0))
+        assert not await client.process.start(index.find_arrivals(0))
         part = client.host.now_us() // queue.settings.part_us
         await asyncio.sleep(20 * queue.settings.part_us / SECOND)
-        assert not await client.process.start(index.find_news(0))
+        assert not await client.process.start(index.find_arrivals(0))
         assert index.quiet_until_us(part) is None
         assert index.quiet_until_us(part + 20) is not None
 

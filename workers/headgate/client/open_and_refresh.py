@@ -32,10 +32,11 @@ REFRESH_EVERY_S = 15.0
 RETRY_EVERY_S = 1.0
 SETTINGS_KEPT_MAX = 65_536
 LISTED_FROM = 16
-"""So many open resources of a namespace are read by one list of it, unless it holds LISTED_PER_OPEN times as many."""
+"""From this number of open resources of a namespace on, a list of it is read, unless it holds LISTED_PER_OPEN times
+as many."""
 LISTED_PER_OPEN = 8
 LISTED_US = 30_000_000
-"""For so long a list serves what is opened. Knowledge is good for longer, from the start of its read."""
+"""The time for which a list serves what is opened. Knowledge is good for longer, from the start of its read."""
 AT_ONCE = 100
 """Refreshed in one turn of the event loop."""
 ADOPT = "apply its resource again, with the annotation headgate.io/adopt: by-name, or by `headgate apply --adopt`"

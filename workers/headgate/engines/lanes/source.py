@@ -56,7 +56,7 @@ class LaneSource(Protocol):
 
     def quiet_up_to(self, after: Any) -> Any | None:
         """The order up to which nothing lies behind that one, where the engine gives a hint once something may
-        (`EngineLanes.find_news`); None where it does not."""
+        (`EngineLanes.find_arrivals`); None where it does not."""
         ...
 
     async def known(self, after: Any, up_to: Any) -> Facts:

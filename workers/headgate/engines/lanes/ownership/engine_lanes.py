@@ -65,11 +65,11 @@ class EngineLanes(Protocol[Source]):
         ...
 
     @property
-    def news_every_s(self) -> float:
-        """How often `find_news` is to be called while lanes are empty."""
+    def arrivals_every_s(self) -> float:
+        """How often `find_arrivals` is to be called while lanes are empty."""
         ...
 
-    async def find_news(self, empty: Collection[LaneName]) -> Collection[LaneName]:
+    async def find_arrivals(self, empty: Collection[LaneName]) -> Collection[LaneName]:
         """Of these empty lanes, those in which there may be something by now: one question for all of them. The
         sources of the others are quiet from then on."""
         ...

@@ -84,7 +84,9 @@ class LaneSet:
         self._lanes = lanes
         self._changed = changed
         self._loop = SupervisedLoop("lanes", self._keep, log=log, queue=lanes.queue_name)
-        self._news = SupervisedLoop("news of empty lanes", self._find_news, log=log, queue=lanes.queue_name)
+        self._arrivals = SupervisedLoop(
+            "arrivals in empty lanes", self._find_arrivals, log=log, queue=lanes.queue_name
+        )
         self._leaving = False
         self._monitor = PeerMonitor(host, lanes)
         self._handing_over: dict[LaneName, asyncio.Task[None]] = {}
@@ -105,12 +107,12 @@ class LaneSet:
             self.summary.begin()
         if lanes:
             self._loop.start()
-            self._news.start()
+            self._arrivals.start()
 
     @property
     def loops(self) -> list[SupervisedLoop]:
         """The background loops without which this process works no lane."""
-        own = [self._loop, self._news]
+        own = [self._loop, self._arrivals]
         return own if self.sharing is None else [*own, self.sharing.loop]
 
     async def leave(self) -> None:
@@ -127,7 +129,7 @@ class LaneSet:
         """Give every lane back."""
         self.wanted = 0
         self._loop.cancel()
-        self._news.cancel()
+        self._arrivals.cancel()
         for task in self._handing_over.values():
             task.cancel()
         self._handing_over = {}
@@ -152,15 +154,15 @@ class LaneSet:
             await self._run_step(self._watch)
             await asyncio.sleep(CHECK_EVERY_S)
 
-    async def _find_news(self) -> None:
+    async def _find_arrivals(self) -> None:
         """Wake the empty lanes in which there may be something: they are read seldom by themselves."""
         while True:
             await self._run_step(self._wake_empty)
-            await asyncio.sleep(self._beat.until_next_s(self._lanes.news_every_s))
+            await asyncio.sleep(self._beat.until_next_s(self._lanes.arrivals_every_s))
 
     async def _wake_empty(self) -> None:
         empty = [name for name, each in self.held.items() if not each.delivery_state.unsettled]
-        for name in await self._lanes.find_news(empty) if empty else ():
+        for name in await self._lanes.find_arrivals(empty) if empty else ():
             dispatcher = self.held.get(name)
             if dispatcher is not None and dispatcher.waits_for_hint:
                 dispatcher.wake()

@@ -28,8 +28,8 @@ from headgate.engines.timeline.read.source import TimelineSource
 from headgate.process.live import Live
 
 RECEIVES_WITHOUT_END = 2**31
-NEWS_OF_LAG = 0.8
-NEWS_EVERY_S_MAX = 2.0
+POLL_OF_LAG = 0.8
+POLL_EVERY_S_MAX = 2.0
 """Also where the safety lag is longer: rows of later parts and of other processes' batches come as well."""
 
 
@@ -106,19 +106,19 @@ class TimelineLanes:
         return Closing(self._host, self._sender, dispatcher, source, generation=generation, shard=name[1]).run()
 
     @property
-    def news_every_s(self) -> float:
+    def arrivals_every_s(self) -> float:
         """An index row is durable when its message is, and that is a lag before it is due. So a poll that is shorter
         than the lag by what an answer takes delays nothing."""
         lag_s = self._settings.safety_lag_us / SECOND_US
-        return min(max(NEWS_OF_LAG * lag_s, self.terms.poll_s_max), NEWS_EVERY_S_MAX)
+        return min(max(POLL_OF_LAG * lag_s, self.terms.poll_s_max), POLL_EVERY_S_MAX)
 
-    async def find_news(self, empty: Collection[LaneName]) -> Collection[LaneName]:
+    async def find_arrivals(self, empty: Collection[LaneName]) -> Collection[LaneName]:
         """Those of the generations for which the index names something now."""
-        ahead_us = round(self.news_every_s * SECOND_US)
+        ahead_us = round(self.arrivals_every_s * SECOND_US)
         named: set[int] = set()
         for number in {name[0] for name in empty}:
             index = self._indexes.get(number)
-            if index is not None and await index.find_news(ahead_us):
+            if index is not None and await index.find_arrivals(ahead_us):
                 named.add(number)
         return [name for name in empty if name[0] in named]
 

@@ -6,7 +6,7 @@ the read - 2 maxClockSkew for good; later parts are read each time.
 
 All lanes of a process share one. Callers in the same turn of the event loop share one read: it starts when that turn
 is over, and so after the T of each of them. A read that has started is never joined. Empty lanes ask together
-(`find_news`): where the index names nothing in a part, no lane of the generation has anything due in it up to T.
+(`find_arrivals`): where the index names nothing in a part, no lane of the generation has anything due in it up to T.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class PartIndex:
 
     # ---- for all empty lanes together
 
-    async def find_news(self, ahead_us: int) -> bool:
+    async def find_arrivals(self, ahead_us: int) -> bool:
         """Whether the index names something in a part of now, or of the time since it was asked before; also in one
         that begins within `ahead_us`. If not, nothing is due in these parts up to the start of this call."""
         now_us, part_us = self._host.now_us(), self._settings.now.part_us
@@ -88,7 +88,7 @@ class PartIndex:
         return self._quiet is None
 
     def quiet_until_us(self, part: int) -> int | None:
-        """The time up to which nothing is due from a part on, by the latest `find_news`; None: not known."""
+        """The time up to which nothing is due from a part on, by the latest `find_arrivals`; None: not known."""
         quiet = self._quiet
         return None if quiet is None or part < quiet.from_part else quiet.until_us
 

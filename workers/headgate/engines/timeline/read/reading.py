@@ -36,7 +36,7 @@ LEAST_BYTES_MAX = 1024 * 1024
 """Of each sub at least `ROWS_MIN` rows are read, or as many as fit into this: rows of many subs are merged, and a few
 of each would hardly advance the lane."""
 QUIET_US = 5_000_000
-"""Where the empty lanes have not asked together for so long, each reads for itself."""
+"""Where the empty lanes have not asked together for this time, each reads for itself."""
 ROW_BYTES_MIN = 200
 ROW_MEMORY_BYTES = 200
 """The memory of a row besides its messages."""
