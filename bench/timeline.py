@@ -7,6 +7,7 @@ Parts, each of which can be measured by itself (`--only`):
 - json: single puts of dicts and of bytes, in the same rounds;
 - path: put, receive and acknowledge, producer and consumer in separate processes, compared with the origin's loop;
 - delivery: the lateness of messages at a thousand per second;
+- lanes: the cost of a process that holds 12, 100 or 1,000 empty lanes (`timeline_lanes.py`);
 - depth: receiving after millions of messages, and with a million scheduled for later (`timeline_depth.py`);
 - synced: put and path with a commit log that is synced before each answer, so nothing depends on its last seconds.
 """
@@ -39,6 +40,7 @@ from bench.rounds import (
 from bench.servers import ServerKind, Servers
 from bench.store_work import KEYSPACE, TABLES, RequestKind
 from bench.timeline_depth import Depth, measure_depth
+from bench.timeline_lanes import measure_lanes
 from bench.timeline_origin import ORIGIN_TABLES
 from bench.timeline_work import SECOND_US, WORKERS_VISIBILITY_US, Do, Form, Keys, Work, new_queue, shared
 from bench.window import take_window
@@ -46,10 +48,10 @@ from headgate.local import progress
 
 OURS, ORIGIN, DRIVER_ALONE = "bench.timeline_headgate", "bench.timeline_origin", "bench.store_driver"
 USUAL, SYNCED = ServerKind(), ServerKind("batch")
-PARTS = ("put", "once", "json", "path", "delivery", "depth", "synced")
+PARTS = ("put", "once", "json", "path", "delivery", "lanes", "depth", "synced")
 QUICK_PARTS = PARTS[:-1]
 """The last does nothing that the first two do not, on a second server."""
-TOTAL_S_MAX = 1_200.0
+TOTAL_S_MAX = 1_500.0
 PREPARE_WITHIN_S = 60.0
 LONGEST_S = 60.0
 HOUR_US = 3_600 * SECOND_US
@@ -137,6 +139,8 @@ def measure(plan: Plan) -> Results:
         for part in (part for part in PARTS if part in wanted):
             if time.monotonic() > deadline:
                 results.left_out.append(part)
+            elif part == "lanes":
+                measure_lanes(servers, USUAL, plan, results, deadline)
             elif part == "depth":
                 bench.warm_up(USUAL)
                 measure_depth(depth, servers, plan, results, deadline)

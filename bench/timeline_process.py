@@ -54,6 +54,7 @@ class TimelineProcess:
         self._teller: asyncio.Task[None] | None = None
         self._queue: TimelineQueue | None = None
         self._lwts = 0
+        self._statements = 0
 
     @property
     def current(self) -> TimelineQueue:
@@ -69,6 +70,7 @@ class TimelineProcess:
         attempt = self.store.attempt
 
         async def counted(statement: Write | Decision | Select, within_s: float) -> AttemptAnswer:
+            self._statements += 1
             self._lwts += isinstance(statement, InsertIfAbsent | UpdateIf | BatchIf)
             return await attempt(statement, within_s)
 
@@ -102,6 +104,10 @@ class TimelineProcess:
     def lwt_count(self) -> int:
         """How many lightweight transactions this process has sent."""
         return self._lwts
+
+    def statement_count(self) -> int:
+        """How many statements this process has sent."""
+        return self._statements
 
     async def _collect_report(self, queue: TimelineQueue) -> None:
         while True:

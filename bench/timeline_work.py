@@ -41,6 +41,8 @@ class Do(StrEnum):
     """The same, one after the other; each call of receive that returned messages is timed."""
     SLICES = "slices"
     """Read from the position of each lane, as the owner's reader does, and take nothing."""
+    HOLD = "hold"
+    """Hold lanes in which nothing lies."""
 
 
 class Form(StrEnum):
@@ -86,6 +88,7 @@ class Work:
     """Whether another process does the work that counts: this one's rows and latencies do not."""
     keeps: bool = False
     """Whether the queue stays open, with its lanes, for the next run."""
+    lanes: int = LANES
 
     def job(self) -> Job:
         """In the form of a client process's request."""
@@ -115,12 +118,12 @@ def shared() -> list[Table]:
 
 
 def settings_of(work: Work) -> TimelineSettings:
-    """The queue of a run: four lanes, all else by default."""
+    """The queue of a run: all but its lanes by default."""
     return TimelineSettings(
         uuid.UUID(hex=work.queue),
         "bench",
         tables_of(work.creation),
-        (GenerationSettings(1, LANES),),
+        (GenerationSettings(1, work.lanes),),
         receipt_key=b"a key of thirty-two bytes, or so",
     )
 

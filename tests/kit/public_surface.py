@@ -22,6 +22,7 @@ INTERNAL_MEMBERS = frozenset(
     (
         *("require_usable", "freshen", "generations_of", "batches", "now_us", "end", "close", "found", "ended"),
         *("bound", "receive_deliveries", "renew", "dead_loops", "process_context", "counter_entries"),
+        "queue_entries",
         *("entry", "engine", "handle", "kind", "standing", "run_collector", "delivery", "trace"),
         *("read_peeked", "read_stats", "read_location", "read_overview", "run_repair", "put_chunk"),
         *("mark_lost", "state", "connection", "queue", "message", "counter"),

@@ -11,6 +11,7 @@ the end itself the writer is silent, and nobody else may act before the end.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from headgate.errors import Bug
 
@@ -57,7 +58,7 @@ class Promise:
         """The end that the readers know."""
         return self.sent_us + self.lasts_us
 
-    @property
+    @cached_property
     def silent_after_us(self) -> int:
         """From this time on, by its own clock, the promiser is silent."""
         return self.end_us - self.margin_us

@@ -10,6 +10,7 @@ import pytest
 
 from headgate.engines.contract import Ack, ExtendDelivery
 from headgate.engines.lanes.dispatcher import Dispatcher
+from headgate.engines.lanes.ownership.lane_set import DRAIN_S
 from headgate.engines.timeline.engine import TimelineQueue
 from headgate.errors import HeadgateError
 from tests.simulation.lanes.sharing_members import SHARED, Member, begin, holding
@@ -57,13 +58,15 @@ class SlowMember(Member):
         await engine.settle([Ack(receipt)])
 
 
-async def handing_over(queue: Queue) -> tuple[SlowMember, Member]:
-    """One member with all lanes, whose handlers take two minutes; another has come, and half of the lanes drain."""
+async def handing_over(queue: Queue, *, slow_s: float = 120.0, put_every_s: float = 0.1) -> tuple[SlowMember, Member]:
+    """One member with all lanes, one of whose handlers takes long on each; another has come, and half of the lanes
+    drain."""
     await begin(queue, DeliveryLog(), 0)
     old, new = SlowMember(queue, "old", DeliveryLog()), Member(queue, "new", DeliveryLog())
+    old.slow_s = slow_s
     old.start()
     await holding([old], [6], within_s=30)
-    await put_steadily(queue)
+    await put_steadily(queue, every_s=put_every_s)
     await asyncio.sleep(15)
     new.start()
     for _ in range(60):
@@ -95,6 +98,38 @@ def test_a_hand_over_is_taken_back_when_the_member_that_was_to_have_the_lane_lea
         await new.process.start(new.leave())
         await all_lanes_hand_out(old, within_s=20)
         assert 0 == draining(old)
+
+    simulate(scenario, settings=HELD)
+
+
+async def longest_pause_s(member: SlowMember, *, within_s: float) -> float:
+    """The longest time from now on in which some lane of the member delivers nothing."""
+    world = member.queue.world
+    began_s, longest_s = world.now_s(), 0.0
+    while world.now_s() < began_s + within_s:
+        await asyncio.sleep(0.5)
+        assert member.engine is not None
+        for _, lane in member.engine.lanes.held:
+            longest_s = max(longest_s, world.now_s() - max(began_s, member.last_given_s[lane]))
+    return longest_s
+
+
+def test_a_lane_that_is_handed_over_never_pauses_for_as_long_as_its_longest_handler() -> None:
+    async def scenario(queue: Queue) -> None:
+        old, new = await handing_over(queue, slow_s=400.0, put_every_s=0.5)
+        assert await longest_pause_s(old, within_s=250) < DRAIN_S + 10
+        assert 6 == old.lanes, "each has a message that is handled for minutes"
+        await holding([old, new], [3, 3], within_s=300)
+
+    simulate(scenario, settings=HELD)
+
+
+def test_a_lane_whose_handlers_overlap_is_released_between_two_drains_once_nothing_is_in_flight() -> None:
+    async def scenario(queue: Queue) -> None:
+        old, new = await handing_over(queue)
+        await asyncio.sleep(DRAIN_S + 2)
+        assert 0 == draining(old)
+        await holding([old, new], [3, 3], within_s=100)
 
     simulate(scenario, settings=HELD)
 

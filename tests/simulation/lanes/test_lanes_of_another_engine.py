@@ -5,7 +5,7 @@ named by uuids, and whose orders are no times.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
@@ -80,6 +80,9 @@ class LogSource:
 
     def order_at(self, time_us: int) -> int:
         return EVERYTHING
+
+    def quiet_up_to(self, after: int) -> int | None:
+        return None
 
     async def known(self, after: int, up_to: int) -> Facts:
         return dict(self._log.facts.get(self._name, {}))
@@ -167,6 +170,11 @@ class LogLanes:
 
     def engine_work(self, name: LaneName, dispatcher: Dispatcher, source: LogSource) -> Work | None:
         return None
+
+    arrivals_every_s = 1.0
+
+    async def find_arrivals(self, empty: Collection[LaneName]) -> Collection[LaneName]:
+        return ()
 
     def lanes_before(self, name: LaneName) -> list[LaneName]:
         return []

@@ -454,7 +454,7 @@ def test_killed_before_any_step_apply_shows_no_generation_whose_lanes_are_not_th
     assert whole > 50
 
 
-@pytest.mark.parametrize("loop", ["lanes", "members", "catalogue", "clock"])
+@pytest.mark.parametrize("loop", ["lanes", "arrivals in empty lanes", "members", "catalogue", "clock"])
 def test_a_worker_reports_each_background_loop_that_is_dead(loop: str) -> None:
     async def scenario(shop: Shop) -> None:
         await shop.apply(queue_text())

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.timeline import BATCHES, LOOPS, PACED, PUTS, SCHEDULED, SINGLE
+from bench.timeline_lanes import QUICK_MANY, name_of
 from tests.system.timeline.quick_bench import quick_run
 
 
@@ -16,6 +17,7 @@ def test_a_quick_run_measures_every_case_beside_its_baseline_with_lwts_and_reads
     assert {f"put, {puts.name}" for puts in PUTS} <= run.measured
     assert {f"put + receive + ack, {loop.name}" for loop in LOOPS[:-1]} <= run.measured
     assert {f"delivery at 1,000/s, {loop.name}" for loop in PACED[:-1]} <= run.measured
+    assert {name_of(lanes) for lanes in QUICK_MANY} <= run.measured
     promised = {case for case, _ in run.promised}
     assert {f"put, {puts.name}" for puts in (SINGLE, BATCHES, SCHEDULED)} <= promised
     assert "a consumer's memory" in promised

@@ -178,6 +178,11 @@ class Headgate:
         self.require_usable()
         return await self._known().queues.names(namespace)
 
+    async def queue_entries(self, namespace: str) -> list[Entry]:
+        """Those of a namespace as in the catalogue, for a process that is about to open most of them."""
+        self.require_usable()
+        return await self._known().queues.entries_to_open(namespace)
+
     # ---- counters
 
     async def counter(self, name: str, *, memory_bytes: int | None = None) -> Counter:

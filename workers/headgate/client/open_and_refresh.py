@@ -2,7 +2,8 @@
 per process, and kept current.
 
 A resource that was deleted ends, also where another was created under its name. One that cannot be read is reported
-once, and keeps what it knows.
+once, and keeps what it knows. Where many of a namespace are open, or all are about to be, the namespace is listed:
+one read for all of them.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ import asyncio
 import difflib
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable, Sequence
+from collections import Counter as Counted
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID
@@ -29,6 +31,14 @@ log = logging.getLogger("headgate.client")
 REFRESH_EVERY_S = 15.0
 RETRY_EVERY_S = 1.0
 SETTINGS_KEPT_MAX = 65_536
+LISTED_FROM = 16
+"""From this number of open resources of a namespace on, a list of it is read, unless it holds LISTED_PER_OPEN times
+as many."""
+LISTED_PER_OPEN = 8
+LISTED_US = 30_000_000
+"""The time for which a list serves what is opened. Knowledge is good for longer, from the start of its read."""
+AT_ONCE = 100
+"""Refreshed in one turn of the event loop."""
 ADOPT = "apply its resource again, with the annotation headgate.io/adopt: by-name, or by `headgate apply --adopt`"
 
 
@@ -65,6 +75,11 @@ class ResourcesByName(ABC, Generic[Record, Opened]):
         self._namespace = namespace
         self._open: dict[Name, Opened] = {}
         self._settings: dict[Name, tuple[Entry, Any]] = {}
+        self._listings: dict[str, dict[Name, KnownEntry]] = {}
+        self._passed_over: set[str] = set()
+        """Namespaces all of whose resources are about to be opened."""
+        self._too_wide: dict[str, int] = {}
+        """Namespaces with many more resources than are open, and how many of them were."""
         self._opening = asyncio.Lock()
         self._reading: SharedWork[Opened, HeadgateError | None] = SharedWork(f"refresh of a {self.kind.noun}")
         self._reported: dict[str, str] = {}
@@ -99,7 +114,7 @@ class ResourcesByName(ABC, Generic[Record, Opened]):
         return Name(self.kind.name, parts[0] if len(parts) == 2 else self._namespace, parts[-1])
 
     async def find(self, name: Name) -> Record:
-        known = await self._catalogue.find(name)
+        known = await self._read(name)
         if known is None and await self.create(name):
             known = await self._catalogue.find(name)
         if known is None:
@@ -111,6 +126,23 @@ class ResourcesByName(ABC, Generic[Record, Opened]):
         namespaces = [namespace] if namespace is not None else sorted(await self._catalogue.namespaces())
         return [known.entry for each in namespaces for known in await self._catalogue.list(each, self.kind.name)]
 
+    async def entries_to_open(self, namespace: str) -> list[Entry]:
+        """The same of one namespace, for a caller that is about to open most of them: none is then read by itself."""
+        self._passed_over.add(namespace)
+        return [known.entry for known in (await self._list(namespace)).values()]
+
+    async def _list(self, namespace: str) -> dict[Name, KnownEntry]:
+        known = await self._catalogue.list(namespace, self.kind.name)
+        listing = self._listings[namespace] = {each.entry.name: each for each in known}
+        return listing
+
+    async def _read(self, name: Name) -> KnownEntry | None:
+        """From a list that is fresh, or by itself."""
+        listed = self._listings.get(name.namespace, {}).get(name)
+        if listed is not None and 0 <= self._process_context.clock.now_us() - listed.read_started_us < LISTED_US:
+            return listed
+        return await self._catalogue.find(name)
+
     async def names(self, namespace: str | None = None) -> list[str]:
         """As `namespace/name`, without deleted ones."""
         gone = (EntryState.DELETING, EntryState.RETAINED)
@@ -120,7 +152,7 @@ class ResourcesByName(ABC, Generic[Record, Opened]):
         return {entry.id: _shown(entry.name) for entry in await self.entries()}
 
     async def _find_again(self, entry: Entry) -> Record:
-        known = await self._catalogue.find(entry.name)
+        known = await self._read(entry.name)
         if known is None:
             raise self.kind.deleted(**self._about(entry.name))
         if known.entry.id != entry.id:
@@ -177,8 +209,24 @@ class ResourcesByName(ABC, Generic[Record, Opened]):
     # ---- keeping current
 
     async def refresh_all(self) -> list[HeadgateError]:
-        ended = await asyncio.gather(*(self.refresh(opened) for opened in list(self._open.values())))
-        return [failure for failure in ended if failure is not None]
+        opened = [each for each in self._open.values() if each.ended is None]
+        counts = Counted(each.entry.name.namespace for each in opened)
+        for namespace in decide_listed(counts, self._passed_over, self._too_wide):
+            try:
+                listing = await self._list(namespace)
+            except HeadgateError as error:
+                self._listings.pop(namespace, None)
+                self.report(namespace, f"the catalogue cannot be listed: {error}")
+                return [error]
+            if len(listing) > LISTED_PER_OPEN * counts[namespace]:
+                self._too_wide[namespace] = counts[namespace]
+        failures: list[HeadgateError] = []
+        for start in range(0, len(opened), AT_ONCE):
+            ended = await asyncio.gather(*map(self.refresh, opened[start : start + AT_ONCE]))
+            failures += [failure for failure in ended if failure is not None]
+        for namespace in self._listings.keys() - self._passed_over:  # what is opened next is read by itself
+            del self._listings[namespace]
+        return failures
 
     async def refresh(self, opened: Opened) -> HeadgateError | None:
         """Read once for this one; concurrent callers wait for the same read. Returns the failure, if any."""
@@ -215,6 +263,12 @@ async def keep_current(refresh_all: Callable[[], Awaitable[Sequence[HeadgateErro
     while True:
         failures = await refresh_all()
         await asyncio.sleep(RETRY_EVERY_S if failures else REFRESH_EVERY_S)
+
+
+def decide_listed(counts: Mapping[str, int], passed_over: Collection[str], too_wide: Mapping[str, int]) -> list[str]:
+    """The namespaces to be listed, by the number of their open resources."""
+    many = {each for each, count in counts.items() if count >= LISTED_FROM and count >= 2 * too_wide.get(each, 0)}
+    return sorted(many | set(passed_over))
 
 
 def decide_near(name: Name, in_namespace: Sequence[str], everywhere: Sequence[str]) -> str | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import click
 
@@ -14,11 +14,28 @@ from headgate.client.connection import Headgate
 from headgate.command_line.connection import run_connected
 from headgate.command_line.exit_codes import exit_code_for
 from headgate.command_line.output import Output
+from headgate.engines.summary.pass_results import PassResults
 from headgate.errors import HeadgateError, InvalidRequest
-from headgate.maintenance.pass_groups import PassGroup, PassOutcome, in_words, pass_over_all, record_failure
+from headgate.maintenance.pass_groups import (
+    PassGroup,
+    PassOutcome,
+    in_words,
+    pass_over_all,
+    record_failure,
+    results_of,
+)
 from headgate.store.catalogue.entry import Entry
 
 Scheduled = Callable[[Headgate, str, str | None, PassGroup], Awaitable[dict[str, Entry]]]
+
+
+class MakePass(Protocol):
+    """Makes one pass, and records it, with others if there are `results`."""
+
+    def __call__(
+        self, connection: Headgate, name: str, /, *, results: PassResults | None
+    ) -> Coroutine[Any, Any, PassOutcome]: ...
+
 
 schedule_option = click.option("--schedule", metavar="CRON", help="Only those with this schedule.")
 
@@ -64,17 +81,25 @@ def show_pass(kind: str, name: str, output: Output, outcome: PassOutcome) -> Non
         click.echo(f"{name}: {problem}", err=True)
 
 
+async def _write(results: PassResults) -> None:
+    """That the last ones are not recorded is no failure: the next passes write their own."""
+    try:
+        await results.write()
+    except HeadgateError as error:
+        click.echo(f"results of passes not recorded: {error}", err=True)
+
+
 def run_passes(
     target: PassTarget,
     output: Output,
-    make: Callable[[Headgate, str], Awaitable[PassOutcome]],
+    make: MakePass,
     scheduled: Scheduled,
 ) -> None:
     """Make the passes; ends with the exit code where one had a problem."""
 
     async def work(connection: Headgate) -> tuple[int, int]:
         if target.name is not None:
-            outcome = await make(connection, target.name)
+            outcome = await make(connection, target.name, results=None)
             show_pass(target.kind, target.name, output, outcome)
             return 0, len(outcome.problems)
         entries = await target.entries(connection, scheduled)
@@ -82,8 +107,10 @@ def run_passes(
             which = f" has the {target.command} schedule {target.schedule!r}" if target.schedule is not None else ""
             click.echo(f"no {target.kind} in {target.namespace}{which}", err=True)
 
+        results = results_of(connection)
+
         async def one(name: str) -> PassOutcome:
-            return await record_failure(connection, entries[name], lambda: make(connection, name))
+            return await record_failure(connection, entries[name], lambda: make(connection, name, results=results))
 
         def ended(name: str, outcome: PassOutcome | HeadgateError) -> None:
             if isinstance(outcome, PassOutcome):
@@ -91,7 +118,10 @@ def run_passes(
             else:
                 click.echo(f"{name}: {outcome}", err=True)
 
-        return await pass_over_all(entries, one, ended)
+        try:
+            return await pass_over_all(entries, one, ended)
+        finally:
+            await _write(results)
 
     done, failed = run_connected(work)
     if failed:

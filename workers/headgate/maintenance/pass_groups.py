@@ -21,7 +21,7 @@ from typing import Any
 from uuid import UUID
 
 from headgate.client.connection import Headgate
-from headgate.engines.summary.pass_results import Failure, Result, write_pass_result
+from headgate.engines.summary.pass_results import Failure, PassResults, Result, write_pass_result
 from headgate.errors import HeadgateError
 from headgate.store.catalogue.entry import Entry, EntryState
 
@@ -102,11 +102,23 @@ async def record_failure(
         raise
 
 
-async def write_result(connection: Headgate, id_: UUID, result: Result) -> str | None:
-    """Record a pass; returns why not, if so. That is no failure of the pass: the next one writes its own."""
+def results_of(connection: Headgate) -> PassResults:
+    """Where the results of many passes wait to be written together."""
+    process_context = connection.process_context
+    return PassResults(process_context.store_in(process_context.keyspace))
+
+
+async def write_result(
+    connection: Headgate, id_: UUID, result: Result, *, results: PassResults | None = None
+) -> str | None:
+    """Record a pass, with others if there are `results`; returns why not, if so. That is no failure of the pass: the
+    next one writes its own."""
     process_context = connection.process_context
     try:
-        await write_pass_result(process_context.store_in(process_context.keyspace), id_, result)
+        if results is not None:
+            await results.add(id_, result)
+        else:
+            await write_pass_result(process_context.store_in(process_context.keyspace), id_, result)
     except HeadgateError as error:
         return f"not recorded: {error}"
     return None

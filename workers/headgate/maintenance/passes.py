@@ -9,13 +9,12 @@ from collections.abc import Awaitable, Callable
 from headgate.api.resources.counters import Collect
 from headgate.api.resources.queues import Repair
 from headgate.client.catalogue.opened import PATIENCE_S
-from headgate.client.catalogue.queue_record import KIND
 from headgate.client.connection import Headgate
 from headgate.client.counter import Counter
 from headgate.client.model.times import age
 from headgate.counters.collect.collector import PassReport
 from headgate.engines.contract import PassEnd, Repaired
-from headgate.engines.summary.pass_results import CollectionResult, RepairResult
+from headgate.engines.summary.pass_results import CollectionResult, PassResults, RepairResult
 from headgate.maintenance.pass_groups import PassGroup, PassOutcome, write_result
 from headgate.store.catalogue.entry import Entry
 
@@ -27,12 +26,12 @@ async def scheduled_queues(
 ) -> dict[str, Entry]:
     """The queues with that schedule and of this group, by name, from the catalogue alone."""
     await connection.process_context.clock.until_trusted(PATIENCE_S)
-    known = await connection.process_context.catalogue().list(namespace, KIND)
-    return group.select([each.entry for each in known], schedule, block="repair", default_schedule=REPAIR_SCHEDULE)
+    entries = await connection.queue_entries(namespace)
+    return group.select(entries, schedule, block="repair", default_schedule=REPAIR_SCHEDULE)
 
 
-async def repair_queue(connection: Headgate, name: str) -> PassOutcome:
-    """One pass over a queue, recorded where the operator reads it."""
+async def repair_queue(connection: Headgate, name: str, *, results: PassResults | None = None) -> PassOutcome:
+    """One pass over a queue, recorded where the operator reads it, with others if there are `results`."""
     queue = await connection.queue(name)
     done = await queue.run_repair()
     now_us = queue.now_us()
@@ -45,7 +44,7 @@ async def repair_queue(connection: Headgate, name: str) -> PassOutcome:
             owed_us=done.owed_us or 0,
             waits_for_all_us=done.waits_for_all_us or 0,
         )
-        outcome = outcome.add(await write_result(connection, queue.entry.id, result))
+        outcome = outcome.add(await write_result(connection, queue.entry.id, result, results=results))
     return outcome
 
 
@@ -82,13 +81,19 @@ async def scheduled_counters(
     return group.select(entries, schedule, block="gc", default_schedule=COLLECT_SCHEDULE)
 
 
-async def collect_counter(connection: Headgate, name: str, collect: MakePass = Counter.run_collector) -> PassOutcome:
-    """One pass over a counter, recorded; no problem if it only has to wait. `collect` may divide the pass, as Spark
-    does."""
+async def collect_counter(
+    connection: Headgate,
+    name: str,
+    collect: MakePass = Counter.run_collector,
+    *,
+    results: PassResults | None = None,
+) -> PassOutcome:
+    """One pass over a counter, recorded, with others if there are `results`; no problem if it only has to wait.
+    `collect` may divide the pass, as Spark does."""
     counter = await connection.counter(name)
     report = await collect(counter)
     result = await _result(counter, report, connection.now_us())
-    missed = await write_result(connection, counter.entry.id, result)
+    missed = await write_result(connection, counter.entry.id, result, results=results)
     if report.refused is not None:
         return PassOutcome(report.refused, (report.refused,)).add(missed)
     owed_us = None if report.full else await _overdue_us(counter, connection.now_us())

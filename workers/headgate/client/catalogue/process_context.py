@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID, uuid4
 
 from headgate.counters.model.decide_passes import HintWindows
-from headgate.engines.context import Host
+from headgate.engines.context import AllReplicas, Host
 from headgate.engines.lanes.delivery.read_budget import ReadBudget
 from headgate.engines.lanes.delivery.read_gate import ReadGate
 from headgate.engines.registry import ENGINE_MODULES
@@ -57,6 +57,8 @@ class ProcessContext:
     read_budget: ReadBudget = field(default_factory=ReadBudget)
     """Of all lanes that this process holds."""
     read_gate: ReadGate = field(default_factory=ReadGate)
+    all_replicas: AllReplicas = field(default_factory=AllReplicas)
+    """Of all queues: while a node is down, one of them finds out for all."""
     engines: Mapping[str, str] = field(default_factory=lambda: ENGINE_MODULES)
     """The modules of the engines (engines/registry.py)."""
     create_queue: Callable[[Name], Awaitable[bool]] | None = None
@@ -81,6 +83,7 @@ class ProcessContext:
             self.last_expiry_s,
             self.read_budget,
             self.read_gate,
+            self.all_replicas,
         )
 
 

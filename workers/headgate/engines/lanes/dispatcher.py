@@ -41,6 +41,8 @@ log = logging.getLogger("headgate.lanes")
 RETIRED = "retired"
 TOUCHES_IN_A_ROW = 4
 """The number of times that a renewal is resent at once when it meets another reservation each time."""
+EMPTY_S = 30.0
+"""How long a loop of an empty lane waits for a change."""
 NEARLY = 0.9
 """The part of an interval that counts as all of it: timers of the beat may be a little early."""
 
@@ -54,6 +56,8 @@ class DispatchTerms:
     slice_bytes: int = 1024 * 1024
     poll_s_min: float = 0.05
     poll_s_max: float = 0.4
+    quiet_poll_s: float = 2.5
+    """While its source is quiet, an empty lane is read this seldom."""
     pause_s_max: float = 2.0
     """Failed reads are retried after a pause that doubles from `poll_s_max` to this."""
     turn_s: float = 1.0
@@ -135,6 +139,11 @@ class Dispatcher:
         self._changes = [asyncio.Event()] if shared.changed is None else [asyncio.Event(), shared.changed]
         """Set at every change: this lane's own event, and the one of all lanes of the queue."""
         self._woken = asyncio.Event()
+        self._busy = asyncio.Event()
+        """Set unless the lane is empty, and waits for a hint."""
+        self._busy.set()
+        self._pauses_quietly = False
+        self._renewed_s = -EMPTY_S
         self._over = asyncio.Event()
         self._draining = False
         self._logged: set[type[Exception]] = set()
@@ -405,6 +414,11 @@ class Dispatcher:
         """A hint that there may be something to read. It ends a pause; nothing relies on it."""
         self._woken.set()
 
+    @property
+    def waits_for_hint(self) -> bool:
+        """Whether the lane is empty, and read again only after a hint, or after a long pause."""
+        return not self._busy.is_set()
+
     async def _wait_for_change(self, at_most_s: float) -> None:
         """Until something was read, settled or touched, or a visibility ends; the first of these."""
         changed = self._changes[0]
@@ -420,7 +434,8 @@ class Dispatcher:
         """Until a copy is wanted. Visibilities end also without a receive, and may request one."""
         while not self.delivery_state.has_moves():
             try:
-                await self._wait_for_change(self._beat.until_next_s(self.terms.poll_s_max))
+                empty = not self.delivery_state.unsettled
+                await self._wait_for_change(EMPTY_S if empty else self._beat.until_next_s(self.terms.poll_s_max))
                 self.delivery_state.tick(self.host.now_us())
             except Unavailable:
                 await asyncio.sleep(self.terms.poll_s_max)
@@ -438,6 +453,7 @@ class Dispatcher:
         pause_s = self.terms.poll_s_max
         while True:
             self.progress += 1
+            after = self.delivery_state.horizon or after
             bytes_max = min(self.terms.slice_bytes, self._read_ahead_bytes())
             if bytes_max <= 0:
                 self.delivery_state.open_groups_if_allowed()
@@ -474,16 +490,34 @@ class Dispatcher:
                 self._notify_change()
                 poll_s = self.terms.poll_s_min
             if not piece.more:
-                poll_s = await self._pause_reading(poll_s)
+                poll_s = await self._pause_reading(poll_s, after)
 
-    async def _pause_reading(self, poll_s: float) -> float:
-        """Until the next poll, or a hint; the pause after that."""
+    async def _pause_reading(self, poll_s: float, after: Any) -> float:
+        """Until the next poll, or a hint; the pause after that. An empty lane whose source is quiet waits for the
+        hint of its engine, at times of its own: a thousand of them would be one long turn of the event loop."""
+        if self.delivery_state.unsettled or self.source.quiet_up_to(after) is None:
+            self._busy.set()
+            wait_s = self._beat.until_next_s(poll_s)
+        else:
+            self._busy.clear()
+            self._pauses_quietly = True
+            wait_s = self._beat.until_own_s(self.terms.quiet_poll_s)
         try:
-            async with asyncio.timeout(self._beat.until_next_s(poll_s)):
+            async with asyncio.timeout(wait_s):
                 await self._woken.wait()
         except TimeoutError:
             return min(poll_s * 2, self.terms.poll_s_max)
+        finally:
+            self._pauses_quietly = False
+        self._busy.set()
         return self.terms.poll_s_min
+
+    def _follow_time(self) -> None:
+        """An empty lane is read as far as its source is known to be quiet."""
+        if self._pauses_quietly:
+            horizon = self.delivery_state.horizon
+            quiet = self.source.quiet_up_to(horizon)
+            self.delivery_state.reached(horizon if quiet is None else quiet)
 
     def _read_ahead_bytes(self) -> int:
         """How many bytes more may be read ahead now. A lane in which nothing is left to hand out always reads on, if
@@ -504,7 +538,9 @@ class Dispatcher:
     async def _keep_moving(self) -> None:
         while True:
             await self.position.advance()
-            await self._beat.next_own(self.terms.turn_s)
+            await asyncio.sleep(self._beat.until_own_s(self.terms.turn_s))
+            if not self.position.wants_to_move:
+                await self._busy.wait()
 
     async def _keep_touching(self) -> None:
         touched_s = asyncio.get_running_loop().time()
@@ -514,8 +550,22 @@ class Dispatcher:
             wait_us = self.terms.turn_s * 1_000_000 if self.position.wants_to_move else self.lane.terms.touch_us
             if (now_s - touched_s) * 1_000_000 >= wait_us * NEARLY:
                 touched_s = now_s
+                if self.waits_for_hint:
+                    self._follow_time()
+                    await self.position.advance()
                 await self._touch()
-            await self._beat.next_own(self.terms.turn_s)
+            await self._next_touch(is_renewed=self._renewed_s >= now_s)
+
+    async def _next_touch(self, *, is_renewed: bool) -> None:
+        """The lane's own next turn. An empty one moves nothing, so it has a turn only when its lease is to be
+        renewed, or when it is empty no more; a renewal that fails is tried again at the usual times."""
+        if not self.waits_for_hint or self.position.wants_to_move or not is_renewed:
+            await asyncio.sleep(self._beat.until_own_s(self.terms.turn_s))
+            return
+        renew_s = self.lane.terms.quiet_touch_us / 1_000_000
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self._beat.until_own_s(renew_s)):
+                await self._busy.wait()
 
     async def _touch(self) -> None:
         """Renew, and move the position; ends the lease term when the lane has another owner. If it met only a
@@ -537,6 +587,7 @@ class Dispatcher:
             progress=self.progress,
         )
         if touched is RenewalResult.RENEWED:
+            self._renewed_s = asyncio.get_running_loop().time()
             self.position.stands(last, read_to=read_to)
             self.reservations.watch(self.host.now_us())
         elif touched is RenewalResult.RESERVED and state is not None:

@@ -1,9 +1,9 @@
 """The beat of a process: periodic loops wake at the same times, so that a process with a hundred lanes wakes a few
 times per second, not hundreds of times, and their requests go out together.
 
-Each process has a phase of its own, so that many on one machine do not wake at once. Renewals do not share a read,
-and go out at times of the lane's own: those of a thousand lanes would be one long turn of the event loop. It decides
-nothing: a loop on the beat turns as often as without it.
+Each process has a phase of its own, so that many on one machine do not wake at once. Renewals, and the rare reads of
+empty lanes, share nothing. They go out at times of the lane's own: those of a thousand lanes would be one long turn
+of the event loop. It decides nothing: a loop on the beat turns as often as without it.
 """
 
 from __future__ import annotations
@@ -34,6 +34,6 @@ class Beat:
         left_s = every_s - (asyncio.get_running_loop().time() - self.phase_s - behind_s) % every_s
         return left_s if left_s >= every_s * TOO_NEAR else left_s + every_s
 
-    async def next_own(self, every_s: float) -> None:
-        """Wait for the lane's own next time."""
-        await asyncio.sleep(self.until_next_s(every_s, behind_s=self.own_s))
+    def until_own_s(self, every_s: float) -> float:
+        """How long it is to the lane's own next one."""
+        return self.until_next_s(every_s, behind_s=self.own_s)

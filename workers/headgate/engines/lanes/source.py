@@ -54,6 +54,11 @@ class LaneSource(Protocol):
         """An order above everything that is due up to a given time, and below everything that is due later."""
         ...
 
+    def quiet_up_to(self, after: Any) -> Any | None:
+        """The order up to which nothing lies behind that one, where the engine gives a hint once something may
+        (`EngineLanes.find_arrivals`); None where it does not."""
+        ...
+
     async def known(self, after: Any, up_to: Any) -> Facts:
         """The union of all owners' and jobs' records of rows between two orders, at least. Read only after the
         earlier owner's end."""

@@ -14,12 +14,14 @@ from uuid import UUID
 
 from headgate.engines.summary.rows import slice_of
 from headgate.store.catalogue.tables import STANDING
-from headgate.store.model.statements import Insert, Select
+from headgate.store.model.statements import Batch, Insert, Select
 from headgate.store.model.types import Value
 from headgate.store.store import Store
 
 KEPT_S = 40 * 86_400
 MESSAGE_CHARACTERS_MAX = 500
+RESULTS_AT_ONCE = 32
+WAIT_US = 5_000_000
 
 
 @dataclass(frozen=True)
@@ -105,10 +107,44 @@ COLUMNS = ("id", *(_COLUMN_OF.get(field.name, field.name) for field in fields(Pa
 
 async def write_pass_result(store: Store, id_: UUID, result: Result) -> None:
     """Note it. The store is that of the catalogue's keyspace."""
+    await store.write(_statement(id_, result))
+
+
+def _statement(id_: UUID, result: Result) -> Insert:
     cells = {_COLUMN_OF.get(name, name): value for name, value in asdict(result).items()}
     cells["says"] = result.message[:MESSAGE_CHARACTERS_MAX]
     values: dict[str, Value] = {"slice": slice_of(id_), "id": id_, **cells}
-    await store.write(Insert(STANDING, values, timestamp_us=result.ended_us, ttl_s=KEPT_S))
+    return Insert(STANDING, values, timestamp_us=result.ended_us, ttl_s=KEPT_S)
+
+
+class PassResults:
+    """The results of many passes of one process: those of one slice are one write. A process that is killed leaves
+    those of its last seconds to the next one."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._waiting: dict[int, list[Insert]] = {}
+        self._since_us = 0
+
+    async def add(self, id_: UUID, result: Result) -> None:
+        """Note one, now or with the next ones."""
+        waiting = self._waiting.setdefault(slice_of(id_), [])
+        waiting.append(_statement(id_, result))
+        self._since_us = self._since_us or result.ended_us
+        if result.ended_us - self._since_us >= WAIT_US:
+            await self.write()
+        elif len(waiting) >= RESULTS_AT_ONCE:
+            await self._write_slice(slice_of(id_))
+
+    async def write(self) -> None:
+        """Write all that waits."""
+        self._since_us = 0
+        for slice_ in tuple(self._waiting):
+            await self._write_slice(slice_)
+
+    async def _write_slice(self, slice_: int) -> None:
+        if waiting := self._waiting.pop(slice_, None):
+            await self._store.write(Batch(waiting) if len(waiting) > 1 else waiting[0])
 
 
 async def read_result(store: Store, slice_: int) -> dict[UUID, PassStatus]:

@@ -277,7 +277,7 @@ class TimelineQueue:
         """Messages of the lanes, crash suspects first, and then of each lane in its turn, so that none waits behind a
         busy one."""
         taken: dict[Dispatcher, list[HandOut]] = {}
-        held = list(self.lanes.held.values())
+        held = [each for each in self.lanes.held.values() if each.delivery_state.unsettled]
         if not held:
             return taken
         left = limit
@@ -299,7 +299,8 @@ class TimelineQueue:
         return taken
 
     def _until_next_timer_s(self) -> float:
-        next_us = min((each.delivery_state.next_timer_us for each in self.lanes.held.values()), default=2**62)
+        held = (each.delivery_state for each in self.lanes.held.values())
+        next_us = min((each.next_timer_us for each in held if each.unsettled), default=2**62)
         return max(0.005, min(1.0, (next_us - self.host.now_us()) / 1_000_000))
 
     # ---- settling

@@ -37,6 +37,11 @@ class LeaseTerms:
                 skew_us=self.skew_us,
             )
 
+    @property
+    def quiet_touch_us(self) -> int:
+        """How often the lease of an empty lane is renewed. A renewal that fails leaves time for two more."""
+        return max(self.touch_us, self.promise(0).silent_after_us * 3 // 8)
+
     def promise(self, sent_us: int) -> Promise:
         """The rights that a take or renewal sent at this time gives its owner."""
         return Promise.of_ttl(sent_us, self.ttl_s, self.skew_us)

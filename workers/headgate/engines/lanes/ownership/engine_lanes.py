@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
+from collections.abc import Collection, Coroutine
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -62,6 +62,16 @@ class EngineLanes(Protocol[Source]):
     def engine_work(self, name: LaneName, dispatcher: Dispatcher, source: Source) -> Work | None:
         """Work of the engine's own that starts now next to a dispatcher, and ends with its lease term; None while
         there is none yet. It may leave the lane for good."""
+        ...
+
+    @property
+    def arrivals_every_s(self) -> float:
+        """How often `find_arrivals` is to be called while lanes are empty."""
+        ...
+
+    async def find_arrivals(self, empty: Collection[LaneName]) -> Collection[LaneName]:
+        """Of these empty lanes, those in which there may be something by now: one question for all of them. The
+        sources of the others are quiet from then on."""
         ...
 
     def lanes_before(self, name: LaneName) -> list[LaneName]:

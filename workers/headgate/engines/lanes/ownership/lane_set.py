@@ -42,6 +42,10 @@ log = logging.getLogger("headgate.lanes")
 CHECK_EVERY_S = 1.0
 TAKEN_AT_ONCE = 32
 MARK_WITHIN_S = 3.0
+DRAIN_S = 30.0
+"""A lane that is handed over delivers nothing for this long at most."""
+DRAIN_REST_S_MIN, DRAIN_REST_S_MAX = 60.0, 960.0
+"""Between two drains it delivers as before. It is released where nothing of it is in flight by chance."""
 STOPPED_S = 60.0
 """A process that was ordered to stop leaves that lane to the others for this long: its loop may hang again."""
 LOGGED_MAX = 1_000
@@ -81,9 +85,13 @@ class LaneSet:
         self._lanes = lanes
         self._changed = changed
         self._loop = SupervisedLoop("lanes", self._keep, log=log, queue=lanes.queue_name)
+        self._arrivals = SupervisedLoop(
+            "arrivals in empty lanes", self._find_arrivals, log=log, queue=lanes.queue_name
+        )
         self._leaving = False
         self._monitor = PeerMonitor(host, lanes)
         self._handing_over: dict[LaneName, asyncio.Task[None]] = {}
+        self._stands: dict[Dispatcher, LaneStand] = {}
         self._without_work: dict[LaneName, tuple[Dispatcher, Any]] = {}
         """Dispatchers next to which the engine has nothing of its own yet, with their sources."""
         self._logged: set[tuple[str, LaneName | None, str]] = set()
@@ -100,11 +108,13 @@ class LaneSet:
             self.summary.begin()
         if lanes:
             self._loop.start()
+            self._arrivals.start()
 
     @property
     def loops(self) -> list[SupervisedLoop]:
         """The background loops without which this process works no lane."""
-        return [self._loop] if self.sharing is None else [self._loop, self.sharing.loop]
+        own = [self._loop, self._arrivals]
+        return own if self.sharing is None else [*own, self.sharing.loop]
 
     async def leave(self) -> None:
         """Take no more lanes, and hand each over as soon as nothing of it is in flight; `close` is the end."""
@@ -120,6 +130,7 @@ class LaneSet:
         """Give every lane back."""
         self.wanted = 0
         self._loop.cancel()
+        self._arrivals.cancel()
         for task in self._handing_over.values():
             task.cancel()
         self._handing_over = {}
@@ -143,6 +154,19 @@ class LaneSet:
             await self._run_step(self._open_gates)
             await self._run_step(self._watch)
             await asyncio.sleep(CHECK_EVERY_S)
+
+    async def _find_arrivals(self) -> None:
+        """Wake the empty lanes in which there may be something: they are read seldom by themselves."""
+        while True:
+            await self._run_step(self._wake_empty)
+            await asyncio.sleep(self._beat.until_next_s(self._lanes.arrivals_every_s))
+
+    async def _wake_empty(self) -> None:
+        empty = [name for name, each in self.held.items() if not each.delivery_state.unsettled]
+        for name in await self._lanes.find_arrivals(empty) if empty else ():
+            dispatcher = self.held.get(name)
+            if dispatcher is not None and dispatcher.waits_for_hint:
+                dispatcher.wake()
 
     async def _run_step(self, step: Callable[[], Awaitable[None]]) -> None:
         """A step that fails on an unavailable store is repeated in the next turn; the other steps run anyway."""
@@ -242,9 +266,16 @@ class LaneSet:
     # ---- their figures in the summary
 
     def stands(self) -> dict[Dispatcher, LaneStand]:
-        """The state of each lane, by its lease term."""
+        """The state of each lane, by its lease term. That of an empty lane stays as it is, and there may be a
+        thousand."""
         now_us = self.host.now_us()
-        return {each: self._lanes.stand(name, each, now_us) for name, each in self.held.items() if not each.is_over()}
+        before = self._stands
+        self._stands = {
+            each: _still(each, before.get(each)) or self._lanes.stand(name, each, now_us)
+            for name, each in self.held.items()
+            if not each.is_over()
+        }
+        return self._stands
 
     def count_open(self) -> int:
         """How many lanes there are that are not known to be left for good."""
@@ -286,14 +317,22 @@ class LaneSet:
             self._handing_over.pop(name, None)
 
     async def _release_when_idle(self, name: LaneName, dispatcher: Dispatcher) -> None:
-        """Release a lane once nothing of it is in flight; keep it where it is in our share again meanwhile."""
-        dispatcher.drain()
+        """Release a lane once nothing of it is in flight; keep it where it is in our share again meanwhile.
+
+        A lane drains for a limited time, then it delivers again and rests before the next try: it never stands still
+        for as long as its longest handler. A process that leaves delivers nothing any more, so it waits.
+        """
+        drain = _Drain(_now_s())
         while not dispatcher.is_over():
             if self._is_ours_again(name):
                 dispatcher.resume()
                 return
             if self._is_idle(dispatcher):
                 break
+            if self._leaving or drain.is_on(_now_s()):
+                dispatcher.drain()
+            else:
+                dispatcher.resume()
             await asyncio.sleep(CHECK_EVERY_S / 4)
         await dispatcher.give_back()
         if self.held.get(name) is dispatcher:
@@ -339,7 +378,7 @@ class LaneSet:
 
     async def _stop_dual_owners(self) -> None:
         """If two members have acted on one lane, the one that does not own it by its row stops, and is ordered to."""
-        if self.sharing is None:
+        if self.sharing is None or not self.sharing.other_claims:
             return
         now_us = self.host.now_us()
         own = LaneClaims(self.sharing.me, now_us, self.claims(now_us).lanes)
@@ -385,6 +424,28 @@ class LaneSet:
         if lane is not None:
             fields["lane"] = format_lane(lane)
         log.error(what, extra=fields, exc_info=None if isinstance(error, HeadgateError) else error)
+
+
+def _still(dispatcher: Dispatcher, before: LaneStand | None) -> LaneStand | None:
+    """The state of a lane that was empty and read up to then, and has been empty since."""
+    if before is None or not dispatcher.waits_for_hint or before.answered != dispatcher.answered:
+        return None
+    return None if before.oldest_us is not None or before.in_flight or before.is_unread else before
+
+
+class _Drain:
+    """When a lane that is handed over delivers nothing: for a limited time, and again after a rest that doubles."""
+
+    def __init__(self, now_s: float) -> None:
+        self._until_s = now_s + DRAIN_S
+        self._rest_s = DRAIN_REST_S_MIN
+
+    def is_on(self, now_s: float) -> bool:
+        """Whether it is time to drain. Asked again and again, with times that grow."""
+        if now_s >= self._until_s + self._rest_s:
+            self._until_s = now_s + DRAIN_S
+            self._rest_s = min(2 * self._rest_s, DRAIN_REST_S_MAX)
+        return now_s < self._until_s
 
 
 class _Pauses:

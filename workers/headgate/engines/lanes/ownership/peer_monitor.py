@@ -38,7 +38,7 @@ class PeerMonitor:
         """The epochs that existed together with a later one, and were ordered to stop."""
         self._host = host
         self._lanes = lanes
-        self._watch = Watch(lanes.lease.touch_us)
+        self._watch = Watch(lanes.lease.quiet_touch_us)
         self._progress: dict[LaneName, tuple[int, int, bool]] = {}
         self._checked_s: float | None = None
 

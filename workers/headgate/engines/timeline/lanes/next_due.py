@@ -5,6 +5,7 @@ queue's next message. The prose is docs/internals/protocols/summary.md.
 from __future__ import annotations
 
 import asyncio
+from functools import lru_cache
 
 from headgate.engines.context import Host
 from headgate.engines.lanes.dispatcher import Dispatcher
@@ -14,7 +15,7 @@ from headgate.engines.timeline.model.layout import LATER_SUBS_FROM
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.read.part_list import parts_from
 from headgate.engines.timeline.read.source import TimelineSource
-from headgate.store.model.positions import last_at, position_at, time_us_of
+from headgate.store.model.positions import last_at, position_at, position_order, time_us_of
 from headgate.store.model.statements import Select, Slice, SliceBound
 from headgate.store.model.types import Value
 
@@ -32,8 +33,8 @@ def lane_status(name: LaneName, dispatcher: Dispatcher, now_us: int) -> LaneStan
     delivery_state = dispatcher.delivery_state
     hidden = delivery_state.in_flight + delivery_state.hidden_at(now_us)
     lowest = delivery_state.lowest_unsettled
-    read_us = dispatcher.position.last if delivery_state.horizon is None else delivery_state.horizon
-    at_head = dispatcher.position.at_head and now_us - _time_us(read_us) < UNREAD_AFTER_US
+    read_to = dispatcher.position.last if delivery_state.horizon is None else delivery_state.horizon
+    at_head = dispatcher.position.at_head and read_to > _order_of(now_us - UNREAD_AFTER_US)
     return LaneStand(
         number=name[0] << SHARD_BITS | name[1],
         waiting=max(0, delivery_state.unsettled - hidden),
@@ -89,6 +90,12 @@ async def _first_of(host: Host, settings: TimelineSettings, place: dict[str, Val
     if live:
         return time_us_of(live[0])
     return time_us_of(rows[-1].due) if len(rows) == KEYS_MAX else None
+
+
+@lru_cache(maxsize=1)
+def _order_of(time_us: int) -> int:
+    """Of the last position of that time: the same for all lanes of a process, which may be a thousand."""
+    return position_order(last_at(time_us))
 
 
 def _time_us(order: int) -> int:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from uuid import UUID
 
 from headgate.engines.context import Host
@@ -19,6 +20,7 @@ from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.lanes.next_due import lane_status, next_due_us
 from headgate.engines.timeline.lanes.retire_lane import Closing
 from headgate.engines.timeline.model.lane_rows import lane_key
+from headgate.engines.timeline.model.layout import SECOND_US
 from headgate.engines.timeline.model.settings import GenerationSettings, TimelineSettings
 from headgate.engines.timeline.put.row_sender import Sender
 from headgate.engines.timeline.read.part_index import PartIndex
@@ -26,6 +28,9 @@ from headgate.engines.timeline.read.source import TimelineSource
 from headgate.process.live import Live
 
 RECEIVES_WITHOUT_END = 2**31
+POLL_OF_LAG = 0.8
+POLL_EVERY_S_MAX = 2.0
+"""Also where the safety lag is longer: rows of later parts and of other processes' batches come as well."""
 
 
 class TimelineLanes:
@@ -99,6 +104,23 @@ class TimelineLanes:
         if generation is None or not is_over(generation, now_us=self._host.now_us(), skew_us=settings.skew_us):
             return None
         return Closing(self._host, self._sender, dispatcher, source, generation=generation, shard=name[1]).run()
+
+    @property
+    def arrivals_every_s(self) -> float:
+        """An index row is durable when its message is, and that is a lag before it is due. So a poll that is shorter
+        than the lag by what an answer takes delays nothing."""
+        lag_s = self._settings.safety_lag_us / SECOND_US
+        return min(max(POLL_OF_LAG * lag_s, self.terms.poll_s_max), POLL_EVERY_S_MAX)
+
+    async def find_arrivals(self, empty: Collection[LaneName]) -> Collection[LaneName]:
+        """Those of the generations for which the index names something now."""
+        ahead_us = round(self.arrivals_every_s * SECOND_US)
+        named: set[int] = set()
+        for number in {name[0] for name in empty}:
+            index = self._indexes.get(number)
+            if index is not None and await index.find_arrivals(ahead_us):
+                named.add(number)
+        return [name for name in empty if name[0] in named]
 
     def lanes_before(self, name: LaneName) -> list[LaneName]:
         """Those of earlier generations."""

@@ -5,11 +5,13 @@ or after* T returns all subs that matter up to T. A read of a day settles every 
 the read - 2 maxClockSkew for good; later parts are read each time.
 
 All lanes of a process share one. Callers in the same turn of the event loop share one read: it starts when that turn
-is over, and so after the T of each of them. A read that has started is never joined.
+is over, and so after the T of each of them. A read that has started is never joined. Empty lanes ask together
+(`find_arrivals`): where the index names nothing in a part, no lane of the generation has anything due in it up to T.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections import OrderedDict
 from dataclasses import dataclass
 
@@ -22,6 +24,8 @@ from headgate.store.model.statements import Select
 from headgate.store.model.types import Value
 
 DAYS_MAX = 16
+PARTS_AT_ONCE = 4
+"""After a pause of more parts than this between two questions of the empty lanes, they read on by themselves."""
 PARTS_MAX = 256
 """Parts whose observed contents are cached."""
 
@@ -30,6 +34,14 @@ PARTS_MAX = 256
 class _Day:
     read_us: int
     subs: dict[int, tuple[int, ...]]
+
+
+@dataclass(frozen=True)
+class _Quiet:
+    """In these parts nothing is due up to a time."""
+
+    from_part: int
+    until_us: int
 
 
 class PartIndex:
@@ -41,6 +53,7 @@ class PartIndex:
         self._generation = generation
         self._days: OrderedDict[int, _Day] = OrderedDict()
         self._known_subs: OrderedDict[int, tuple[int, ...]] = OrderedDict()
+        self._quiet: _Quiet | None = None
         self._asked = SharedWork[int, tuple[int, ...]]("index of parts")
         """Reads that start when this turn is over, by part."""
 
@@ -54,6 +67,30 @@ class PartIndex:
     def known_subs(self, part: int) -> tuple[int, ...]:
         """The known subs of the part, though it may have others by now: index rows outlive their part."""
         return self._known_subs.get(part, ())
+
+    # ---- for all empty lanes together
+
+    async def find_arrivals(self, ahead_us: int) -> bool:
+        """Whether the index names something in a part of now, or of the time since it was asked before; also in one
+        that begins within `ahead_us`. If not, nothing is due in these parts up to the start of this call."""
+        now_us, part_us = self._host.now_us(), self._settings.now.part_us
+        last = now_us // part_us
+        if self.known_subs(last):  # and it stays named
+            self._quiet = None
+            return True
+        quiet = self._quiet
+        if quiet is not None and last - quiet.until_us // part_us > PARTS_AT_ONCE:
+            quiet = None
+        first = last if quiet is None else quiet.until_us // part_us
+        ahead = (now_us + ahead_us) // part_us
+        subs = await asyncio.gather(*(self.subs(part) for part in range(first, ahead + 1)))
+        self._quiet = None if any(subs) else _Quiet(first if quiet is None else quiet.from_part, now_us)
+        return self._quiet is None
+
+    def quiet_until_us(self, part: int) -> int | None:
+        """The time up to which nothing is due from a part on, by the latest `find_arrivals`; None: not known."""
+        quiet = self._quiet
+        return None if quiet is None or part < quiet.from_part else quiet.until_us
 
     async def _read(self, part: int) -> tuple[int, ...]:
         """Starts one turn after its first caller; from then on nobody joins it."""

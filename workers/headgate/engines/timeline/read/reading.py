@@ -32,6 +32,8 @@ from headgate.store.model.positions import last_at, position_at, position_order,
 from headgate.store.model.statements import Select
 from headgate.store.model.types import Value
 
+QUIET_US = 5_000_000
+"""Where the empty lanes have not asked together for this time, each reads for itself."""
 ROW_MEMORY_BYTES = 200
 """The memory of a row besides its messages."""
 MESSAGE_FREED_BYTES = 60
@@ -140,6 +142,9 @@ class LaneReader:
         part_us = self._settings.now.part_us
         last_part = time_us_of(position_at(top)) // part_us
         part = max(time_us_of(position_at(after)), 0) // part_us
+        quiet_us = self._index.quiet_until_us(part)
+        if quiet_us is not None and now_us - quiet_us < QUIET_US:
+            return LaneSlice((), max(after, min(top, position_order(last_at(quiet_us)))), False)
         rows: list[LaneRow] = []
         left = bytes_max
         while True:
@@ -152,6 +157,16 @@ class LaneReader:
                 return LaneSlice(rows, top, more)
             part = await self._index.next_part(part + 1, last_part)
             after = position_order(last_at(part * part_us - 1))
+
+    def quiet_up_to(self, after: int) -> int | None:
+        """The order up to which nothing lies behind that one, as the empty lanes of the process found together; None
+        where they have not, or long ago."""
+        at_us = max(time_us_of(position_at(after)), 0)
+        until_us = self._index.quiet_until_us(at_us // self._settings.now.part_us)
+        if until_us is None or at_us - until_us >= QUIET_US:
+            return None
+        quiet = position_order(last_at(until_us))
+        return max(after, quiet if self.ends_at is None else min(quiet, self.ends_at))
 
     def has_gone(self, row: LaneRow) -> bool:
         """Whether it was moved to a later generation, and this owner has not finished it."""

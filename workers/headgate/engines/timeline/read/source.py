@@ -130,6 +130,10 @@ class TimelineSource:
             return rows
         return replace(rows, rows=sorted([*rows.rows, *expired], key=lambda row: row.order))
 
+    def quiet_up_to(self, after: int) -> int | None:
+        """Where the index names nothing from there on, by the poll that the empty lanes of the process share."""
+        return self.reading.quiet_up_to(after)
+
     async def known(self, after: int, up_to: int) -> Facts:
         """The records of all owners and jobs for the parts from one position to another."""
         noted = await read_unreadable(self._host, self._settings.now, self._generation, self._shard)
