@@ -72,7 +72,7 @@ def request_of(queue: str, bulk: Bulk, **options: Any) -> JobRequest:
     sink = None
     target = None if bulk.target is None else f"{namespace}/{bulk.target}"
     if bulk.sink is not None and bulk.sink.format == "headgate":
-        target = bulk.sink.path if "/" in bulk.sink.path else f"{namespace}/{bulk.sink.path}"
+        target = _queue_of_namespace(namespace, bulk.sink.path)
     elif bulk.sink is not None:
         sink = SinkRequest(bulk.sink.format, bulk.sink.path, dict(bulk.sink.options or {}))
     if target == queue:
@@ -90,6 +90,16 @@ def request_of(queue: str, bulk: Bulk, **options: Any) -> JobRequest:
         rate_of(bulk.rate),
         **options,
     )
+
+
+def _queue_of_namespace(namespace: str, path: str) -> str:
+    """The queue as namespace/name. A job has the rights of its queue's namespace, and so puts into no other one."""
+    before, slash, name = path.rpartition("/")
+    if slash and before != namespace:
+        raise JobWrong(
+            "The sink is a queue of another namespace", sink=path, remedy=f"name a queue of namespace {namespace}"
+        )
+    return f"{namespace}/{name}"
 
 
 def sink_request_of(document: Mapping[str, Any]) -> SinkRequest:

@@ -22,8 +22,8 @@ def job(**fields: Any) -> dict[str, Any]:
         ({"mode": "drain", "handler": "m:f"}, {"mode": "drain", "handler": "m:f"}),
         ({"mode": "move", "target": "b", "rate": "60/m"}, {"mode": "move", "target": "shop/b", "rate": 1.0}),
         (
-            {"mode": "drain", "sink": {"format": "headgate", "path": "other/b"}},
-            {"mode": "drain", "target": "other/b"},
+            {"mode": "drain", "sink": {"format": "headgate", "path": "shop/b"}},
+            {"mode": "drain", "target": "shop/b"},
         ),
         (
             {"mode": "export", "sink": {"format": "json", "path": "s3a://b/x", "options": {"a": "b"}}},
@@ -45,6 +45,8 @@ def test_a_job_of_a_resource_is_read(fields: dict[str, Any], wanted: dict[str, A
         ({"mode": "redrive", "handler": "m:f"}, "redrive needs neither"),
         ({"mode": "export", "target": "b"}, "export needs a sink"),
         ({"mode": "export", "sink": {"format": "jdbc", "path": "jdbc:x"}}, "An export writes files"),
+        ({"mode": "drain", "sink": {"format": "headgate", "path": "evil/b"}}, "a queue of another namespace"),
+        ({"mode": "drain", "sink": {"format": "headgate", "path": "/b"}}, "name a queue of namespace shop"),
         ({"mode": "move", "target": "emails"}, "A queue cannot be its own target"),
         ({"mode": "drain", "handler": "not an entry point"}, "handler"),
         ({"mode": "burn"}, "mode"),
