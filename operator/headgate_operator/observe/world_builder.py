@@ -227,7 +227,7 @@ class Observer:
         document = self._from.cache.get(NAMESPACE.kind, "", namespace)
         stand = self.stands.get(namespace, NamespaceState())
         ends = document is not None and terminates(document)
-        return NamespaceState(terminating=ends, ready=stand.ready, failure=stand.failure)
+        return replace(stand, terminating=ends)
 
     def _siblings(self, key: Key) -> Mapping[str, Sibling]:
         """The dead-letter queues that it names, those that they name in turn, and the queues that name it."""
@@ -312,6 +312,7 @@ class Observer:
             wants_spark=any(each.spark for each in needs),
             groups=groups,
             source=source,
+            is_admitted=self._from.connections.admits(name),
             live=await self._of_namespace(name),
             foreign=dict(scratch.foreign),
             checked=frozenset(scratch.checked),

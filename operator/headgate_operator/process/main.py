@@ -39,6 +39,7 @@ from headgate_operator.cluster.port import ApiObject, Denial
 from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.informers.kopf_watch import KopfWatch
 from headgate_operator.model.kinds import CRD, NAMESPACE, QUEUE, ObjectAddress
+from headgate_operator.model.label_selector import EVERYTHING, LabelSelector, parse_selector
 from headgate_operator.model.names import INSPECTION_PORT
 from headgate_operator.model.world import OperatorSettings
 from headgate_operator.process.inspection import inspection_server
@@ -78,6 +79,8 @@ class OperatorOptions:
     identity: str
     qps: float
     pull_secrets: tuple[str, ...] = ()
+    workers_secret: str | None = None
+    connection_namespaces: LabelSelector = EVERYTHING
 
 
 @click.command("headgate-operator", context_settings={"help_option_names": ["-h", "--help"]})
@@ -90,6 +93,14 @@ class OperatorOptions:
     default="headgate-connection",
     show_default=True,
     help="Secret with the connection to Cassandra.",
+)
+@click.option("--workers-secret", envvar="HEADGATE_WORKERS_SECRET", help="Secret with the connection of pods.")
+@click.option(
+    "--connection-namespaces",
+    envvar="HEADGATE_CONNECTION_NAMESPACES",
+    default="",
+    metavar="JSON",
+    help="Labels of namespaces that may use it.",
 )
 @click.option("--image", envvar="HEADGATE_IMAGE", help="Image of workers, repair and gc.")
 @click.option("--spark-image", envvar="HEADGATE_SPARK_IMAGE", help="Image of bulk jobs.")
@@ -150,6 +161,8 @@ def given_by(options: dict[str, Any]) -> OperatorOptions:
         identity=f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}",
         qps=options["qps"],
         pull_secrets=tuple(options["pull_secrets"]),
+        workers_secret=options["workers_secret"] or None,
+        connection_namespaces=parse_selector(options["connection_namespaces"]),
     )
 
 
@@ -307,6 +320,8 @@ async def _settings(given: OperatorOptions, port: ClusterPort) -> OperatorSettin
         spark_image=given.spark_image,
         namespace=given.namespace,
         connection_secret=given.secret,
+        workers_secret=given.workers_secret,
+        connection_namespaces=given.connection_namespaces,
         pull_secrets=given.pull_secrets,
         supported=frozenset(ENGINE_MODULES),
     )

@@ -107,7 +107,9 @@ class Operator:
         self.intake = EventIngest(self.cache, self.queue)
         self.secrets = Secrets(ports.port, now_s=now_s, changed=self._secret_changed)
         self.sessions = Sessions(ports.open_session, now_s=now_s, folder=ports.folder)
-        self.connections = Connections(self.secrets, self.sessions, settings, now_us=ports.now_us)
+        self.connections = Connections(
+            self.secrets, self.sessions, settings, now_us=ports.now_us, labels_of=self._labels_of_namespace
+        )
         self.store = StoreSide(
             self.sessions,
             cluster=settings.cluster,
@@ -255,7 +257,7 @@ class Operator:
     def _secret_changed(self, place: tuple[str, str]) -> None:
         for key in self.connections.users_of(place):
             self.queue.add(key, Class.CHANGED)
-        is_source = place == (self.settings.namespace, self.settings.connection_secret)
+        is_source = self.connections.is_source(place)
         namespaces = self.cache.namespaces() if is_source else {place[0]} if place[1] == CONNECTION_COPY else set()
         for namespace in sorted(namespaces):
             self.queue.add(namespace_key(namespace), Class.CHANGED)
@@ -265,6 +267,10 @@ class Operator:
                 self.queue.add(key, Class.CHANGED)
 
     # ---- small services
+
+    def _labels_of_namespace(self, name: str) -> Mapping[str, str] | None:
+        document = self.cache.get(NAMESPACE.kind, "", name)
+        return None if document is None else document["metadata"].get("labels") or {}
 
     def _notify_id(self, id_: UUID) -> None:
         for key in (*self.store.keys_of(id_), *self.bulk_rows.keys_of(id_)):

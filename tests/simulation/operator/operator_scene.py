@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -83,10 +83,11 @@ class Scene:
     def __post_init__(self) -> None:
         self.api.server.when_written(self._note_written)
 
-    def start_operator(self, *, elected: bool = False) -> Running:
-        """One more operator, in a process of its own."""
+    def start_operator(self, *, elected: bool = False, **settings: Any) -> Running:
+        """One more operator, in a process of its own; `settings` go before those of every scene."""
         self.lives += 1
         running = Running(self, self.world.process(f"operator-{self.lives}"), elected=elected)
+        running.settings = settings
         self.operators.append(running)
         running.start()
         return running
@@ -135,9 +136,9 @@ class Scene:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         self.api.server.must(ApiRequest("create", NAMESPACE, body=body, query={"fieldManager": "kubectl"}))
 
-    def make_connection(self, namespace: str = SYSTEM, name: str = "headgate-connection") -> None:
-        """The chart's Secret."""
-        variables = {"CONTACT_POINTS": "10.0.0.1", "DATA_CENTER": "dc1", "KEYSPACE": KEYSPACE}
+    def make_connection(self, namespace: str = SYSTEM, name: str = "headgate-connection", **more: str) -> None:
+        """The chart's Secret, with more keys if some are passed."""
+        variables = {"CONTACT_POINTS": "10.0.0.1", "DATA_CENTER": "dc1", "KEYSPACE": KEYSPACE, **more}
         data = {key: base64.b64encode(value.encode()).decode() for key, value in variables.items()}
         body = {
             "apiVersion": "v1",
@@ -188,6 +189,7 @@ class Running:
         self._elected = elected
         self.has_ended = False
         """By itself: it lost the Lease."""
+        self.settings: Mapping[str, Any] = {}
         self.operator: Operator | None = None
         self.leading: LeaderElection | None = None
 
@@ -224,6 +226,7 @@ class Running:
             image="headgate:0.1.0",
             supported=frozenset(ENGINE_MODULES),
         )
+        settings = replace(settings, **self.settings)
         self.operator = Operator(settings, ports)
         self.operator.watch((*RESOURCES, *CHILDREN))
         if self.leading is None:
