@@ -84,7 +84,10 @@ def image_of(settings: OperatorSettings, bulk: Bulk) -> str | None:
 
 def _role(connection: StoreConnection, labels: Mapping[str, str], role: str, account: str) -> Part:
     pod: Part = {
-        "metadata": {"labels": dict(labels), "annotations": {CONNECTION_DIGEST: connection.pods_digest or connection.digest}},
+        "metadata": {
+            "labels": dict(labels),
+            "annotations": {CONNECTION_DIGEST: connection.pods_digest or connection.digest},
+        },
         "spec": {
             "securityContext": pod_security(),
             "containers": [

@@ -42,10 +42,15 @@ from headgate_operator.model.kinds import CRD, NAMESPACE, QUEUE, ObjectAddress
 from headgate_operator.model.label_selector import EVERYTHING, LabelSelector, parse_selector
 from headgate_operator.model.names import INSPECTION_PORT
 from headgate_operator.model.world import OperatorSettings
-from headgate_operator.process.inspection import inspection_server
+from headgate_operator.process.inspection_servers import (
+    InspectionOptions,
+    InspectionServers,
+    read_loopback_address,
+)
 from headgate_operator.process.leader_election import LeaderElection
 from headgate_operator.process.liveness import LivenessCheck, WatchedKind
 from headgate_operator.process.metrics import measure
+from headgate_operator.process.serving_certificate import FOLDER
 from headgate_operator.process.wiring import BY_KOPF, CHILDREN, OURS, RESOURCES, Operator, Ports, supervised
 from headgate_operator.reconcile.reconciler import RECONCILERS
 from headgate_operator.store.sessions import SchemaOfCluster
@@ -75,7 +80,7 @@ class OperatorOptions:
     image: str
     spark_image: str | None
     address: tuple[str, int] | None
-    inspection: tuple[str, int] | None
+    inspection: InspectionOptions
     identity: str
     qps: float
     pull_secrets: tuple[str, ...] = ()
@@ -116,7 +121,21 @@ class OperatorOptions:
     envvar="HEADGATE_INSPECTION",
     default=f"127.0.0.1:{INSPECTION_PORT}",
     show_default=True,
-    help="Address of /why and /plan, or off.",
+    help="Loopback address of /why and /plan, or off.",
+)
+@click.option(
+    "--inspection-login",
+    envvar="HEADGATE_INSPECTION_LOGIN",
+    default="off",
+    show_default=True,
+    help="Address of /why and /plan with login.",
+)
+@click.option(
+    "--inspection-tls",
+    default=FOLDER,
+    show_default=True,
+    metavar="FOLDER",
+    help="Folder with tls.crt and tls.key.",
 )
 @click.option("--pull-secret", "pull_secrets", multiple=True, help="Pull Secret of workers' images; repeatable.")
 @click.option("--qps", type=float, default=100.0, show_default=True, help="Maximum API requests per second.")
@@ -157,7 +176,11 @@ def given_by(options: dict[str, Any]) -> OperatorOptions:
         image=options["image"] or f"headgate:{read_version()}",
         spark_image=options["spark_image"],
         address=read_address(options["health"]),
-        inspection=read_address(options["inspection"], option="--inspection", host="127.0.0.1"),
+        inspection=InspectionOptions(
+            read_loopback_address(options["inspection"]),
+            read_address(options["inspection_login"], option="--inspection-login"),
+            Path(options["inspection_tls"]),
+        ),
         identity=f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}",
         qps=options["qps"],
         pull_secrets=tuple(options["pull_secrets"]),
@@ -205,6 +228,7 @@ class _Process:
             instance=given.identity,
         )
         self._operator = Operator(settings, ports)
+        self._inspection = InspectionServers(self._operator, cluster, self._leading)
         self._operator.watch((*(kind for kind in RESOURCES if kind not in BY_KOPF), *CHILDREN))
         self._kopf = KopfWatch(self._operator.intake, cluster.access)
         watched = [*(WatchedKind(kind) for kind in RESOURCES), *(WatchedKind(kind, OURS) for kind in CHILDREN)]
@@ -220,7 +244,7 @@ class _Process:
 
     async def run(self) -> None:
         http_server = await self._open_http_server()
-        inspection = await self._open_inspection()
+        await self._inspection.open(self._given.inspection)
         call_on_sigterm(self._stopping.set)
         keeping = start_task("lease", self._leading.keep())
         working = start_task("leading", self._lead())
@@ -238,9 +262,9 @@ class _Process:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._leading.give_up(), 5)
             await self._operator.close()
-            for server in (inspection, http_server):
-                if server is not None:
-                    await server.close()
+            await self._inspection.close()
+            if http_server is not None:
+                await http_server.close()
 
     async def _lead(self) -> None:
         """Stand by until the Lease is ours; then watch and work."""
@@ -265,15 +289,6 @@ class _Process:
         await http_server.open(*self._given.address)
         log.info("serving probes and metrics", extra={"port": http_server.port})
         return http_server
-
-    async def _open_inspection(self) -> HttpServer | None:
-        if self._given.inspection is None:
-            return None
-        operator = self._operator
-        server = inspection_server(operator.ring.of, operator.plan, self._leading.holder)
-        await server.open(*self._given.inspection)
-        log.info("serving inspection", extra={"inspection_port": server.port})
-        return server
 
     def _why_not_ready(self) -> str | None:
         if self._leading.may_act():

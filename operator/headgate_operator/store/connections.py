@@ -4,8 +4,8 @@ A resource that names no Secret takes its namespace's own `headgate-connection`,
 Else it takes the chart's at once, even before its copy exists, so that the store need not wait for the namespace. The
 reconcile notes the last connection of a resource, since a deleted resource names none.
 
-Only the namespaces that the chart's selector admits use the chart's connection. It is checked here, before anything is
-read or opened for them, and once more before a copy of its Secret is made (decide/namespace.py).
+Only the namespaces that the chart's selector admits use the chart's connection. It is checked here, before anything
+is read or opened for them, and once more before a copy of its Secret is made (decide/namespace.py).
 """
 
 from __future__ import annotations

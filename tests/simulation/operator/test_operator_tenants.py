@@ -83,7 +83,7 @@ def test_workers_get_credentials_of_their_own_and_never_the_operator_s() -> None
         owner = {"USERNAME": "headgate", "PASSWORD": "may-drop"}
         scene.delete(SECRET, SYSTEM, "headgate-connection")
         scene.make_connection(**owner)
-        scene.make_connection(name=WORKERS, USERNAME="worker", PASSWORD="may-not")  # noqa: S106 - no password
+        scene.make_connection(name=WORKERS, USERNAME="worker", PASSWORD="may-not")
         scene.start_operator(workers_secret=WORKERS)
         for namespace in ("shop", SYSTEM):
             apply_in(scene, namespace)
@@ -105,7 +105,7 @@ def test_workers_get_credentials_of_their_own_and_never_the_operator_s() -> None
 
 def test_a_rotation_of_the_workers_credentials_rolls_them_and_reaches_the_copies() -> None:
     async def scenario(scene: Scene) -> None:
-        scene.make_connection(name=WORKERS, PASSWORD="old")  # noqa: S106 - no password
+        scene.make_connection(name=WORKERS, PASSWORD="old")
         scene.start_operator(workers_secret=WORKERS)
         apply_in(scene, "shop")
         await scene.until(lambda: state(scene) == ("True", "Reconciled"))

@@ -235,7 +235,12 @@ ACCEPTED: tuple[tuple[str, dict[str, Any]], ...] = (
                     "mode": "export",
                     "schedule": "0 2 * * *",
                     "sink": {"format": "jdbc", "path": "jdbc:x", "options": {"dbtable": "t"}},
-                    "spark": {"image": "i", "driver": {"cores": 1}, "executor": {"instances": 2}, "conf": {"spark.a": "b"}},
+                    "spark": {
+                        "image": "i",
+                        "driver": {"cores": 1},
+                        "executor": {"cores": 2},
+                        "conf": {"spark.a": "b"},
+                    },
                 },
             ]
         },

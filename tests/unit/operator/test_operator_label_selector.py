@@ -1,4 +1,4 @@
-"""The namespaces that may use the chart's connection are selected as Kubernetes selects, and a mistake selects none."""
+"""Namespaces that may use the chart's connection are selected as Kubernetes selects; a mistake selects none."""
 
 from __future__ import annotations
 
