@@ -40,7 +40,7 @@ def decide_namespace(world: NamespaceWorld, now_us: int, memory: DecisionMemory 
     memory = memory or DecisionMemory()
     if not world.present or world.terminating:
         reason = "the namespace is being deleted" if world.present else "the namespace does not exist"
-        state = NamespaceState(terminating=world.terminating, is_admitted=world.is_admitted)
+        state = replace(build_namespace_identity(world), terminating=world.terminating)
         return ReconcilePlan(memory=memory, trail=(reason,), namespace=state)
     tended = PartialPlan(memory)
     for document in _needed(world):
@@ -118,9 +118,14 @@ def _surplus(world: NamespaceWorld) -> Iterator[ChildName]:
             yield child
 
 
+def build_namespace_identity(world: NamespaceWorld) -> NamespaceState:
+    """What its resources have to know of it, whatever stands there: a change of it wakes them."""
+    return NamespaceState(is_admitted=world.is_admitted, uid=world.uid, adopts_from=world.adopts_from)
+
+
 def _stand(world: NamespaceWorld, tended: PartialPlan) -> NamespaceState:
     """Whether pods can start: all that they need exists, even if it has to be fixed."""
-    state = NamespaceState(is_admitted=world.is_admitted)
+    state = build_namespace_identity(world)
     if tended.blocked_by is not None:
         return replace(state, failure=tended.blocked_by)
     copy = ChildName("Secret", CONNECTION_COPY)

@@ -32,7 +32,7 @@ from headgate.store.catalogue.decide_generation import ChangeUnderWay, shards_in
 from headgate.store.catalogue.entry import BeingDeleted, EntryState, OwnedByAnother, WrongDataCenter
 from headgate.store.catalogue.tables import CATALOGUE_TABLES
 from headgate.store.model.drift import Drift
-from headgate_operator.decide.ownership import decide_ownership, our_owner, tables_forbid
+from headgate_operator.decide.ownership import bind_to_namespace, decide_ownership, our_owner, tables_forbid
 from headgate_operator.model.plan import ConditionUpdate, PartialPlan, StoreStep, blocked, missing_input
 from headgate_operator.model.world import (
     DecisionMemory,
@@ -88,7 +88,7 @@ def decide_store(
     now_us: int,
 ) -> PartialPlan:
     """The steps that are missing. It stops where one has to be answered first, or where a person is needed."""
-    wanted = wanted_of(resource, connection.placement)
+    wanted = bind_to_namespace(wanted_of(resource, connection.placement), world.namespace.uid)
     if not store.catalogue_there:
         return _catalogue(world, connection, memory, now_us)
     owned = decide_ownership(world, store, wanted, connection, memory)

@@ -265,6 +265,10 @@ class NamespaceState:
     """Its account and Secret are applied, so that pods can start."""
     is_admitted: bool | None = True
     """Whether it may use the chart's connection; None: its labels are not known yet."""
+    uid: str = ""
+    """Empty: it was not seen."""
+    adopts_from: frozenset[str] = frozenset()
+    """The uids of earlier namespaces of its name, whose data its resources may adopt."""
     failure: ResourceFailure | None = None
 
 
@@ -364,6 +368,9 @@ class NamespaceWorld:
     """The chart's Secret."""
     is_admitted: bool | None = True
     """Whether the namespace may use the chart's connection; None: its labels are not known yet."""
+    uid: str = ""
+    adopts_from: frozenset[str] = frozenset()
+    """As in NamespaceState."""
     live: Mapping[ChildName, Document] = field(default_factory=dict)
     foreign: Mapping[ChildName, str] = field(default_factory=dict)
     checked: frozenset[ChildName] = frozenset()

@@ -2,16 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from collections.abc import Callable, Coroutine
 from typing import Any
 
+import yaml
+
 from headgate_operator.model.kinds import CRON_JOB, DEPLOYMENT, NAMESPACE, QUEUE, SECRET
 from headgate_operator.model.label_selector import parse_selector
-from headgate_operator.model.names import CONNECTION_COPY, CONNECTION_DIGEST
+from headgate_operator.model.names import (
+    ADOPT,
+    ADOPT_FROM,
+    CONNECTION_COPY,
+    CONNECTION_DIGEST,
+    NAMESPACE_UID,
+    Key,
+)
 from tests.kit.simulated_world import World
 from tests.simulation.operator.operator_scene import SYSTEM, Scene, condition, queue_text, scene_of
 
+EMAILS = Key("Queue", "shop", "emails")
 WORKERS = "headgate-workers"
 ADMITTED = parse_selector('{"matchLabels": {"headgate": "yes"}}')
 
@@ -127,6 +138,57 @@ def test_without_the_workers_secret_no_pod_starts_on_the_operator_s() -> None:
         assert (None, []) == (copy_of(scene), scene.all(DEPLOYMENT, "shop"))
 
     play(scenario)
+
+
+def test_the_next_owner_of_a_namespace_s_name_gets_its_data_by_an_administrator_s_word_alone() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.start_operator()
+        apply_in(scene, "shop")
+        await scene.until(lambda: state(scene) == ("True", "Reconciled"))
+        first, before = await scene.entry(EMAILS), uid_of(scene)
+        assert first is not None
+        scene.delete(NAMESPACE, None, "shop")
+        await scene.until(lambda: scene.find(NAMESPACE, None, "shop") is None, 120)
+        scene.make_namespace("shop")
+        hostile = yaml.safe_load(queue_text())
+        hostile["metadata"]["annotations"] = {ADOPT: "by-name", ADOPT_FROM: before}
+        scene.apply(hostile)
+        await scene.until(lambda: condition(scene.find(QUEUE, "shop", "emails"), "Stalled") == ("True", "NameTaken"))
+        assert f"annotation headgate.io/adopt-from={before} on the Namespace" in message(scene)
+        untouched = await scene.entry(EMAILS)
+        assert untouched is not None
+        assert (first.id, first.owner) == (untouched.id, untouched.owner)
+        scene.patch(NAMESPACE, "", "shop", {"metadata": {"annotations": {ADOPT_FROM: f"{before},another"}}})
+        await scene.until(lambda: state(scene) == ("True", "Reconciled"))
+        adopted = await scene.entry(EMAILS)
+        assert adopted is not None
+        assert (first.id, uid_of(scene)) == (adopted.id, adopted.document["metadata"][NAMESPACE_UID])
+
+    play(scenario)
+
+
+def test_an_entry_of_before_is_bound_to_its_namespace_once_and_then_left_alone() -> None:
+    async def scenario(scene: Scene) -> None:
+        running = scene.start_operator()
+        apply_in(scene, "shop")
+        await scene.until(lambda: state(scene) == ("True", "Reconciled"))
+        bound = await scene.entry(EMAILS)
+        assert bound is not None
+        assert uid_of(scene) == bound.document["metadata"][NAMESPACE_UID]
+        running.process.kill()
+        scene.start_operator()
+        await asyncio.sleep(90)
+        later = await scene.entry(EMAILS)
+        assert later is not None
+        assert (bound.revision, bound.changed_us) == (later.revision, later.changed_us)
+
+    play(scenario)
+
+
+def uid_of(scene: Scene) -> str:
+    namespace = scene.find(NAMESPACE, None, "shop")
+    assert namespace is not None
+    return str(namespace["metadata"]["uid"])
 
 
 def pod_of(document: dict[str, Any]) -> dict[str, Any]:
