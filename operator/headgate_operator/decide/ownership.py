@@ -4,9 +4,9 @@ The first resource has it, by the LWT that created the entry. An entry is adopte
 resource that requests it, and only if its owner has given it up: a retained one, one of a deleted resource of this
 cluster, or one of the command line.
 
-Data belong to a namespace by its uid, which the entry's document keeps, and not by its name. So a tenant that gets the
-name of a deleted namespace does not get its messages. An administrator may leave them to it, by an annotation of the
-Namespace. An entry of the command line has no namespace but the name.
+Data belong to a namespace by its uid, which the entry's document keeps, and not by its name. So a tenant that gets
+the name of a deleted namespace does not get its messages. An administrator may leave them to it, by an annotation of
+the Namespace. An entry of the command line has no namespace but the name.
 
 Pure. It knows no tables.
 """

@@ -106,7 +106,7 @@ class Operator:
         self.cache = ObjectCache()
         self.intake = EventIngest(self.cache, self.queue)
         self.secrets = Secrets(ports.port, now_s=now_s, changed=self._secret_changed)
-        self.sessions = Sessions(ports.open_session, now_s=now_s, folder=ports.folder)
+        self.sessions = Sessions(ports.open_session, now_s=now_s, folder=ports.folder, ended=self._session_ended)
         self.connections = Connections(
             self.secrets, self.sessions, settings, now_us=ports.now_us, labels_of=self._labels_of_namespace
         )
@@ -267,6 +267,11 @@ class Operator:
                 self.queue.add(key, Class.CHANGED)
 
     # ---- small services
+
+    def _session_ended(self, digest: str) -> None:
+        """An attempt to open a session ended: its resources continue."""
+        for key in self.connections.take_waiting(digest):
+            self.queue.add(key, Class.CHANGED)
 
     def _labels_of_namespace(self, name: str) -> Mapping[str, str] | None:
         document = self.cache.get(NAMESPACE.kind, "", name)

@@ -21,7 +21,14 @@ from headgate_operator.model.kinds import Document
 from headgate_operator.model.names import CONNECTION_COPY, MANAGED_BY, MANAGER, Key
 from headgate_operator.model.world import UNKNOWN, OperatorSettings, ResourceFailure, StoreConnection, Unread
 from headgate_operator.store.secret_cache import SecretRead, Secrets
-from headgate_operator.store.sessions import OpenSession, Sessions, failure_of
+from headgate_operator.store.sessions import (
+    OPEN_WITHIN_S,
+    PATIENCE_S,
+    ConnectionOpening,
+    OpenSession,
+    Sessions,
+    failure_of,
+)
 
 SecretPlace = tuple[str, str]
 """Namespace and name of a Secret."""
@@ -45,6 +52,7 @@ class Connections:
         self._labels_of = labels_of
         self._last: dict[Key, tuple[SecretPlace, StoreConnection]] = {}
         self._failures: dict[SecretPlace, ResourceFailure] = {}
+        self._waiting: dict[str, set[Key]] = {}
 
     async def of(self, key: Key, resource: Resource | None) -> StoreConnection | ResourceFailure | Unread:
         """The connection of a resource; of one that cannot be read, or is gone, its last one."""
@@ -67,7 +75,7 @@ class Connections:
                     return UNKNOWN
                 if not is_admitted:
                     return self._note_failure((key.namespace, CONNECTION_COPY), _not_admitted(key.namespace))
-        connection = await self._reach(place, named=named)
+        connection = await self._reach(place, named=named, key=key)
         if named or not isinstance(connection, StoreConnection):
             return connection
         return await self._with_pods_secret(key.namespace, connection)
@@ -105,7 +113,7 @@ class Connections:
 
     async def reach_default(self) -> None:
         """Have a session by the chart's Secret, if there can be one."""
-        await self._reach(self._default(), named=False)
+        await self._reach(self._default(), named=False, patience_s=OPEN_WITHIN_S)
 
     async def source(self) -> Document | Unread | None:
         """The Secret that namespaces get a copy of."""
@@ -114,6 +122,10 @@ class Connections:
 
     def forget(self, key: Key) -> None:
         self._last.pop(key, None)
+
+    def take_waiting(self, digest: str) -> list[Key]:
+        """The resources that continued without their session while it was opened."""
+        return sorted(self._waiting.pop(digest, ()))
 
     def is_source(self, place: SecretPlace) -> bool:
         """Whether it is one of the chart's own Secrets."""
@@ -129,18 +141,23 @@ class Connections:
     def _copied(self) -> SecretPlace:
         return (self._settings.namespace, self._settings.copied_secret)
 
-    async def _reach(self, place: SecretPlace, *, named: bool) -> StoreConnection | ResourceFailure | Unread:
+    async def _reach(
+        self, place: SecretPlace, *, named: bool, key: Key | None = None, patience_s: float = PATIENCE_S
+    ) -> StoreConnection | ResourceFailure | Unread:
         read = await self._secrets.read_cached(*place)
         if isinstance(read, Denied):
             return UNKNOWN
         if read.document is None:
             return self._note_failure(place, _missing(place))
         try:
-            reached = await self._sessions.reach(read.digest, read.values)
+            owner = "" if self.is_source(place) else place[0]
+            reached = await self._sessions.reach(read.digest, read.values, owner=owner, patience_s=patience_s)
+        except ConnectionOpening as opening:
+            if key is not None:
+                self._waiting.setdefault(read.digest, set()).add(key)
+            return UNKNOWN if opening.previous is None else self._note_error(place, opening.previous)
         except HeadgateError as error:
-            failure = failure_of(error)
-            message = f"Secret {read.namespace}/{read.name}: {failure.message}"
-            return self._note_failure(place, replace(failure, message=message))
+            return self._note_error(place, error)
         self._failures.pop(place, None)
         return _connection(reached, read, named=named)
 
@@ -158,6 +175,11 @@ class Connections:
             return self._note_failure(place, _missing(place))
         self._failures.pop(place, None)
         return replace(connection, secret=self._settings.pods_secret(namespace), pods_digest=read.digest)
+
+    def _note_error(self, place: SecretPlace, error: HeadgateError) -> ResourceFailure:
+        failure = failure_of(error)
+        message = f"Secret {place[0]}/{place[1]}: {failure.message}"
+        return self._note_failure(place, replace(failure, message=message))
 
     def _note_failure(self, place: SecretPlace, failure: ResourceFailure) -> ResourceFailure:
         """The same trouble began when it was first met."""

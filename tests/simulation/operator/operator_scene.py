@@ -77,6 +77,8 @@ class Scene:
     lives: int = 0
     kubelet: Kubelet = field(init=False)
     marked: set[str] = field(default_factory=set)
+    swallowing: set[str] = field(default_factory=set)
+    """Hosts that answer nothing, as if packets to them were lost."""
     uid_at: dict[str, str] = field(default_factory=dict)
     """Whose each resourceVersion was."""
 
@@ -137,7 +139,7 @@ class Scene:
         self.api.server.must(ApiRequest("create", NAMESPACE, body=body, query={"fieldManager": "kubectl"}))
 
     def make_connection(self, namespace: str = SYSTEM, name: str = "headgate-connection", **more: str) -> None:
-        """The chart's Secret, with more keys if some are passed."""
+        """The chart's Secret, or another one; with more keys if some are passed."""
         variables = {"CONTACT_POINTS": "10.0.0.1", "DATA_CENTER": "dc1", "KEYSPACE": KEYSPACE, **more}
         data = {key: base64.b64encode(value.encode()).decode() for key, value in variables.items()}
         body = {
@@ -247,6 +249,8 @@ class Running:
 
     async def _open(self, settings: ConnectionSettings) -> tuple[ProcessContext, SchemaOfCluster]:
         process = self.process
+        if any(point.host in self.scene.swallowing for point in settings.contact_points):
+            await asyncio.Event().wait()
         store = SimulatedStore(self.scene.ring, process)
         clock = Clock(store, source=SimulatedTime(process))
         await clock.__aenter__()

@@ -185,6 +185,31 @@ def test_an_entry_of_before_is_bound_to_its_namespace_once_and_then_left_alone()
     play(scenario)
 
 
+def test_a_dead_cassandra_of_one_tenant_delays_nobody_else() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.swallowing.add("10.6.6.6")
+        scene.make_namespace("evil")
+        scene.start_operator()
+        apply_in(scene, "shop")
+        await scene.until(lambda: state(scene) == ("True", "Reconciled"))
+        for number in range(3):
+            scene.make_connection("evil", f"dead-{number}", CONTACT_POINTS="10.6.6.6", KEYSPACE=f"k{number}")
+        for number in range(40):
+            spec = f"{{storage: {{connectionSecret: dead-{number % 3}}}}}"
+            scene.apply(queue_text(f"q{number}", spec).replace("namespace: shop", "namespace: evil"))
+        await asyncio.sleep(2)
+        for number in range(10):  # while all of the others are tried again and again
+            began_s = scene.world.now_s()
+            scene.apply(queue_text(f"fresh-{number}"))
+            await scene.until(lambda of=number: state(scene, name=f"fresh-{of}") == ("True", "Reconciled"), 30)
+            assert scene.world.now_s() - began_s < 8
+        await scene.until(lambda: state(scene, "evil", "q0") == ("False", "CassandraUnavailable"), 120)
+        scene.swallowing.clear()
+        await scene.until(lambda: state(scene, "evil", "q0") == ("True", "Reconciled"), 120)
+
+    play(scenario)
+
+
 def uid_of(scene: Scene) -> str:
     namespace = scene.find(NAMESPACE, None, "shop")
     assert namespace is not None

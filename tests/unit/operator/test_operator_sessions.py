@@ -25,7 +25,17 @@ from headgate.store.schema import KeyspaceUnfit, SchemaRightsMissing
 from headgate_operator.cluster.port import ApiObject, Denial, Denied
 from headgate_operator.manifests.pod import CONNECTION_FILES, CONNECTION_KEYS
 from headgate_operator.store.secret_cache import BELIEVED_S, FRESH_S, SecretRead, Secrets, digest_of, plain_values
-from headgate_operator.store.sessions import AGAIN_S, IDLE_S, Sessions, TooManyConnections, failure_of
+from headgate_operator.store.sessions import (
+    AGAIN_S,
+    IDLE_S,
+    OPEN_WITHIN_S,
+    PATIENCE_S,
+    PER_NAMESPACE_MAX,
+    ConnectionOpening,
+    Sessions,
+    TooManyConnections,
+    failure_of,
+)
 from tests.kit.simulated_world import World
 
 VALUES = {"CONTACT_POINTS": "10.0.0.1"}
@@ -93,14 +103,77 @@ def test_one_that_nobody_uses_makes_room_and_one_in_use_does_not() -> None:
     async def work() -> None:
         cassandras = Cassandras()
         sessions = sessions_of(cassandras, most=2)
-        await sessions.reach("a", VALUES)
-        await sessions.reach("b", VALUES)
+        await sessions.reach("a", VALUES, owner="shop")
+        await sessions.reach("b", VALUES, owner="shop")
         with pytest.raises(TooManyConnections):
-            await sessions.reach("c", VALUES)
+            await sessions.reach("c", VALUES, owner="shop")
         await asyncio.sleep(IDLE_S)
         assert sessions.of("b") is not None
-        await sessions.reach("c", VALUES)
+        await sessions.reach("c", VALUES, owner="shop")
         assert (None, 1) == (sessions.of("a"), cassandras.closed)
+
+    run(work())
+
+
+def test_a_hostile_namespace_takes_no_place_of_others_and_never_the_chart_s() -> None:
+    async def work() -> None:
+        cassandras = Cassandras()
+        sessions = sessions_of(cassandras, most=PER_NAMESPACE_MAX + 1)
+        result = await asyncio.gather(
+            *(sessions.reach(f"evil-{number}", VALUES, owner="evil") for number in range(50)), return_exceptions=True
+        )
+        refused = [each for each in result if isinstance(each, TooManyConnections)]
+        assert (50 - PER_NAMESPACE_MAX, PER_NAMESPACE_MAX) == (len(refused), len(cassandras.opened))
+        assert "namespace=evil" in str(refused[0])
+        await sessions.reach("a", VALUES, owner="shop")
+        await sessions.reach("chart", VALUES)
+        with pytest.raises(TooManyConnections):
+            await sessions.reach("b", VALUES, owner="another")
+
+    run(work())
+
+
+def test_nobody_waits_long_for_a_cassandra_that_swallows_packets() -> None:
+    async def work() -> None:
+        ended: list[str] = []
+        loop = asyncio.get_running_loop()
+
+        async def hang(_: Any) -> Any:
+            await asyncio.Event().wait()
+
+        sessions = Sessions(hang, now_s=loop.time, ended=ended.append)
+        began_s = loop.time()
+        result = await asyncio.gather(
+            *(sessions.reach("a", VALUES, owner="evil") for _ in range(20)), return_exceptions=True
+        )
+        assert ([ConnectionOpening] * 20, PATIENCE_S) == ([type(each) for each in result], loop.time() - began_s)
+        for _ in range(20):
+            with pytest.raises(ConnectionOpening):
+                await sessions.reach("a", VALUES, owner="evil")
+        assert PATIENCE_S == loop.time() - began_s
+        await asyncio.sleep(OPEN_WITHIN_S)
+        assert ["a"] == ended
+        with pytest.raises(Unavailable, match="Cassandra does not answer"):
+            await sessions.reach("a", VALUES, owner="evil")
+        await asyncio.sleep(AGAIN_S)
+        with pytest.raises(ConnectionOpening) as again:
+            await sessions.reach("a", VALUES, owner="evil")
+        assert isinstance(again.value.previous, Unavailable)
+        await sessions.close()
+
+    run(work())
+
+
+def test_of_contents_that_are_changed_again_and_again_nothing_is_kept() -> None:
+    async def work() -> None:
+        cassandras = Cassandras()
+        cassandras.fails = True
+        sessions = sessions_of(cassandras)
+        for number in range(20):
+            with pytest.raises(Unavailable):
+                await sessions.reach(f"evil-{number}", VALUES, owner="evil")
+            await asyncio.sleep(IDLE_S)
+        assert sessions.known_total <= 2
 
     run(work())
 
