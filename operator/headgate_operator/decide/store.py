@@ -58,6 +58,16 @@ def build_store_facts(store: StoreView) -> CurrentState:
     )
 
 
+def _tightest_bound(world: ResourceWorld, store: StoreView) -> tuple[int, int]:
+    """Tables that are there and how many there may be: of all, or of the namespace alone, whichever is nearer."""
+    settings = world.settings
+    bounds = (
+        (store.tables_total, settings.tables_max),
+        (store.namespace_tables, settings.namespace_tables_max),
+    )
+    return min(bounds, key=lambda bound: bound[1] - bound[0])
+
+
 def decide_connection(
     world: ResourceWorld, memory: DecisionMemory, now_us: int
 ) -> tuple[StoreConnection | None, PartialPlan]:
@@ -94,13 +104,14 @@ def decide_store(
     owned = decide_ownership(world, store, wanted, connection, memory)
     if owned.is_stopped or owned.effects:
         return _with_step_failure(world, owned, now_us) if owned.effects else _with_tables_condition(owned)
+    tables_total, tables_max = _tightest_bound(world, store)
     decided = decide_steps(
         wanted,
-        build_store_facts(store),
+        replace(build_store_facts(store), tables_total=tables_total),
         owner=our_owner(world),
         data_center=connection.data_center,
         now_us=now_us,
-        tables_max=world.settings.tables_max,
+        tables_max=tables_max,
     )
     verdict = _followed(world, store, wanted, decided, _At(connection, memory, now_us))
     if store.entry is None or not isinstance(resource, QueueResource):

@@ -88,6 +88,9 @@ class OperatorSettings:
     supported: frozenset[str] = frozenset()
     """Engines that this version carries, and `counter`."""
     tables_max: int = 300
+    """Of ours in a Cassandra."""
+    namespace_tables_max: int = 150
+    """Dedicated ones of a namespace, so that no tenant takes the room of all."""
     drain_grace_s: int = 50
 
     @property
@@ -148,7 +151,10 @@ class StoreView:
     """Names noted as made, of the keyspace of its tables."""
     tables_there: frozenset[str] = frozenset()
     tables_total: int = 0
-    """Of all users of the Cassandra cluster."""
+    """That Headgate made in this Cassandra, as far as its keyspaces were read. Like the next, it is read only where
+    there is no entry yet."""
+    namespace_tables: int = 0
+    """Dedicated ones of the other resources of the namespace."""
     drifts: tuple[Drift, ...] = ()
     catalogue_there: bool = True
     """Whether the keyspace and the tables of the catalogue are there."""

@@ -85,6 +85,8 @@ class OperatorOptions:
     qps: float
     pull_secrets: tuple[str, ...] = ()
     workers_secret: str | None = None
+    tables_max: int = OperatorSettings.tables_max
+    namespace_tables_max: int = OperatorSettings.namespace_tables_max
     connection_namespaces: LabelSelector = EVERYTHING
 
 
@@ -138,6 +140,20 @@ class OperatorOptions:
     help="Folder with tls.crt and tls.key.",
 )
 @click.option("--pull-secret", "pull_secrets", multiple=True, help="Pull Secret of workers' images; repeatable.")
+@click.option(
+    "--tables-max",
+    type=int,
+    default=OperatorSettings.tables_max,
+    show_default=True,
+    help="Maximum tables in a Cassandra.",
+)
+@click.option(
+    "--namespace-tables-max",
+    type=int,
+    default=OperatorSettings.namespace_tables_max,
+    show_default=True,
+    help="Maximum dedicated tables per namespace.",
+)
 @click.option("--qps", type=float, default=100.0, show_default=True, help="Maximum API requests per second.")
 @click.option("--log-format", type=click.Choice(FORMATS), envvar="HEADGATE_LOG_FORMAT", default="json")
 @click.option("--log-level", type=click.Choice(LEVELS), envvar="HEADGATE_LOG_LEVEL", default="info")
@@ -185,6 +201,8 @@ def given_by(options: dict[str, Any]) -> OperatorOptions:
         qps=options["qps"],
         pull_secrets=tuple(options["pull_secrets"]),
         workers_secret=options["workers_secret"] or None,
+        tables_max=options["tables_max"],
+        namespace_tables_max=options["namespace_tables_max"],
         connection_namespaces=parse_selector(options["connection_namespaces"]),
     )
 
@@ -336,6 +354,8 @@ async def _settings(given: OperatorOptions, port: ClusterPort) -> OperatorSettin
         namespace=given.namespace,
         connection_secret=given.secret,
         workers_secret=given.workers_secret,
+        tables_max=given.tables_max,
+        namespace_tables_max=given.namespace_tables_max,
         connection_namespaces=given.connection_namespaces,
         pull_secrets=given.pull_secrets,
         supported=frozenset(ENGINE_MODULES),

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from headgate.store.catalogue.tables import CATALOGUE_TABLES
 from headgate_operator.model.kinds import CRON_JOB, DEPLOYMENT, NAMESPACE, QUEUE, SECRET
 from headgate_operator.model.label_selector import parse_selector
 from headgate_operator.model.names import (
@@ -206,6 +207,27 @@ def test_a_dead_cassandra_of_one_tenant_delays_nobody_else() -> None:
         await scene.until(lambda: state(scene, "evil", "q0") == ("False", "CassandraUnavailable"), 120)
         scene.swallowing.clear()
         await scene.until(lambda: state(scene, "evil", "q0") == ("True", "Reconciled"), 120)
+
+    play(scenario)
+
+
+def test_neither_a_tenant_nor_another_application_takes_the_tables_of_all() -> None:
+    async def scenario(scene: Scene) -> None:
+        scene.schema.keyspaces.add("theirs")
+        scene.schema.tables["theirs"] = {f"t{number}": CATALOGUE_TABLES[0] for number in range(400)}
+        scene.make_namespace("evil")
+        scene.start_operator(tables_max=60, namespace_tables_max=30)
+        names = [f"q{number}" for number in range(6)]
+        for name in names:
+            scene.apply(queue_text(name, "{}").replace("namespace: shop", "namespace: evil"))
+            await asyncio.sleep(10)
+        states = [state(scene, "evil", name) for name in names]
+        assert [("True", "Reconciled")] * 3 == states[:3]
+        assert [("False", "TooManyTables")] * 3 == states[3:]
+        scene.apply(queue_text(spec="{}"))
+        await scene.until(lambda: state(scene) == ("True", "Reconciled"), 20)
+        scene.apply(queue_text("shared", "{storage: {tables: shared}}").replace("namespace: shop", "namespace: evil"))
+        await scene.until(lambda: state(scene, "evil", "shared") == ("True", "Reconciled"), 20)
 
     play(scenario)
 

@@ -92,6 +92,7 @@ CASES: Mapping[str, Values] = {
             "workers": {"existingSecret": "our-cassandra-workers"},
         }
     },
+    "room for many tables": {"tables": {"max": 900, "maxPerNamespace": 90}},
     "explanations for tenants": {"inspection": {"tlsSecret": "headgate-inspection"}},
     "authors who are not asked about": {"admissionPolicy": {"enabled": False}},
     "a Secret that is there": {"connection": {"contactPoints": [], "existingSecret": "our-cassandra"}},
