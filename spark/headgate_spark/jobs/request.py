@@ -72,7 +72,7 @@ def request_of(queue: str, bulk: Bulk, **options: Any) -> JobRequest:
     sink = None
     target = None if bulk.target is None else f"{namespace}/{bulk.target}"
     if bulk.sink is not None and bulk.sink.format == "headgate":
-        target = _queue_of_namespace(namespace, bulk.sink.path)
+        target = bulk.sink.path if "/" in bulk.sink.path else f"{namespace}/{bulk.sink.path}"
     elif bulk.sink is not None:
         sink = SinkRequest(bulk.sink.format, bulk.sink.path, dict(bulk.sink.options or {}))
     if target == queue:
@@ -90,16 +90,6 @@ def request_of(queue: str, bulk: Bulk, **options: Any) -> JobRequest:
         rate_of(bulk.rate),
         **options,
     )
-
-
-def _queue_of_namespace(namespace: str, path: str) -> str:
-    """The queue as namespace/name. A job has the rights of its queue's namespace, and so puts into no other one."""
-    before, slash, name = path.rpartition("/")
-    if slash and before != namespace:
-        raise JobWrong(
-            "The sink is a queue of another namespace", sink=path, remedy=f"name a queue of namespace {namespace}"
-        )
-    return f"{namespace}/{name}"
 
 
 def sink_request_of(document: Mapping[str, Any]) -> SinkRequest:
@@ -120,13 +110,25 @@ def bulk_of(document: Mapping[str, Any]) -> Bulk:
 
 
 def bulk_of_entry(entry: Entry, name: str) -> Bulk:
-    """The job of that name, as the catalogue has it."""
+    """The job of that name, as the catalogue has it. It puts into queues of its own namespace, also where it is older
+    than the rule for that, since the right to write a Queue of one namespace is none on another."""
     jobs = [each for each in entry.spec.get("bulk") or () if isinstance(each, Mapping)]
     for each in jobs:
         if each.get("name") == name:
-            return bulk_of(each)
+            bulk = bulk_of(each)
+            _check_sink(entry.name.namespace, bulk)
+            return bulk
     there = ", ".join(str(each.get("name")) for each in jobs) or "none"
     raise JobUnknown(queue=f"{entry.name.namespace}/{entry.name.name}", job=name, there=there)
+
+
+def _check_sink(namespace: str, bulk: Bulk) -> None:
+    if bulk.sink is None or bulk.sink.format != "headgate":
+        return
+    before, slash, _ = bulk.sink.path.rpartition("/")
+    if slash and before != namespace:
+        remedy = f"name a queue of namespace {namespace}"
+        raise JobWrong("The sink is a queue of another namespace", sink=bulk.sink.path, remedy=remedy)
 
 
 def job_id(entry: Entry, name: str) -> UUID:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from headgate_spark.jobs.request import JobRequest, JobWrong, SinkRequest, bulk_of, parse_time_us, rate_of, request_of
+from headgate.store.catalogue.entry import Entry, Name
+from headgate_spark.jobs.request import (
+    JobRequest,
+    JobWrong,
+    SinkRequest,
+    bulk_of,
+    bulk_of_entry,
+    parse_time_us,
+    rate_of,
+    request_of,
+)
 
 NOW_US = 1_800_000_000_000_000
 
@@ -22,8 +33,8 @@ def job(**fields: Any) -> dict[str, Any]:
         ({"mode": "drain", "handler": "m:f"}, {"mode": "drain", "handler": "m:f"}),
         ({"mode": "move", "target": "b", "rate": "60/m"}, {"mode": "move", "target": "shop/b", "rate": 1.0}),
         (
-            {"mode": "drain", "sink": {"format": "headgate", "path": "shop/b"}},
-            {"mode": "drain", "target": "shop/b"},
+            {"mode": "drain", "sink": {"format": "headgate", "path": "other/b"}},
+            {"mode": "drain", "target": "other/b"},
         ),
         (
             {"mode": "export", "sink": {"format": "json", "path": "s3a://b/x", "options": {"a": "b"}}},
@@ -45,8 +56,6 @@ def test_a_job_of_a_resource_is_read(fields: dict[str, Any], wanted: dict[str, A
         ({"mode": "redrive", "handler": "m:f"}, "redrive needs neither"),
         ({"mode": "export", "target": "b"}, "export needs a sink"),
         ({"mode": "export", "sink": {"format": "jdbc", "path": "jdbc:x"}}, "An export writes files"),
-        ({"mode": "drain", "sink": {"format": "headgate", "path": "evil/b"}}, "a queue of another namespace"),
-        ({"mode": "drain", "sink": {"format": "headgate", "path": "/b"}}, "name a queue of namespace shop"),
         ({"mode": "move", "target": "emails"}, "A queue cannot be its own target"),
         ({"mode": "drain", "handler": "not an entry point"}, "handler"),
         ({"mode": "burn"}, "mode"),
@@ -58,6 +67,19 @@ def test_a_job_that_cannot_be_done_is_refused_in_one_line(fields: dict[str, Any]
         request_of("shop/emails", bulk_of(job(**fields)))
     assert message in str(refused.value)
     assert 1 == len(str(refused.value).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("path", "is_taken"), [("b", True), ("shop/b", True), ("evil/b", False), ("/b", False), ("shop/x/b", False)]
+)
+def test_a_job_of_the_catalogue_puts_into_no_other_namespace(path: str, is_taken: bool) -> None:
+    jobs = [job(mode="drain", sink={"format": "headgate", "path": path})]
+    entry = cast(Entry, SimpleNamespace(spec={"bulk": jobs}, name=Name("Queue", "shop", "emails")))
+    if is_taken:
+        assert "shop/b" == request_of("shop/emails", bulk_of_entry(entry, "nightly")).target
+    else:
+        with pytest.raises(JobWrong, match="a queue of another namespace"):
+            bulk_of_entry(entry, "nightly")
 
 
 def test_times_are_reported_or_counted_back() -> None:
