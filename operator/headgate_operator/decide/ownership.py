@@ -123,10 +123,10 @@ def _adopt_of_namespace(
     world: ResourceWorld, entry: Entry, wanted: Wanted, connection: StoreConnection, memory: DecisionMemory
 ) -> PartialPlan:
     """The data of a former resource, if they are this namespace's."""
-    bound, here = namespace_uid_of(entry), world.namespace
-    if bound and not here.uid:
+    bound, namespace = namespace_uid_of(entry), world.namespace
+    if bound and not namespace.uid:
         return missing_input(memory, "the namespace")
-    if bound and bound != here.uid and bound not in here.adopts_from:
+    if bound and bound != namespace.uid and bound not in namespace.adopts_from:
         message = (
             f"{wanted.name} ({entry.id}) belongs to an earlier namespace of this name ({bound}); an administrator"
             f" leaves its data to this one by the annotation {ADOPT_FROM}={bound} on the Namespace"

@@ -1,7 +1,7 @@
 """A Kubernetes label selector as a value, and whether labels match it.
 
 It selects the namespaces that may use the chart's connection. An empty selector matches everything, as in Kubernetes.
-An expression that cannot be read is an error at the start and never a match, since it decides who gets credentials.
+An expression that cannot be read is an error at the start and never a match, since credentials depend on it.
 
 Pure.
 """

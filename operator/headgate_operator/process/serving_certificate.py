@@ -23,8 +23,7 @@ class CertificateInvalid(EnvironmentProblem):
 class ServingCertificate:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-        self.context.minimum_version = ssl.TLSVersion.TLSv1_2
+        self.context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)  # TLS 1.2 and later
         self._load()
 
     async def keep_fresh(self) -> None:

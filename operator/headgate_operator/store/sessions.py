@@ -192,7 +192,7 @@ class Sessions:
         reached: OpenSession | None = None
         error: HeadgateError | None = None
         try:
-            await self._make_room(digest, owner)
+            await self._close_idle(digest, owner)
             reached = await self._connect(digest, values)
         except HeadgateError as failed:
             error = failed
@@ -216,7 +216,7 @@ class Sessions:
                 raise
         return OpenSession(digest, process_context, schema, nodes)
 
-    async def _make_room(self, digest: str, owner: str) -> None:
+    async def _close_idle(self, digest: str, owner: str) -> None:
         """For a session of this owner, and none for the chart's own, which needs none."""
         for other in [other for other, held in self._held.items() if held.error and self._is_idle(held)]:
             del self._held[other]

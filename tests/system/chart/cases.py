@@ -94,7 +94,7 @@ CASES: Mapping[str, Values] = {
     },
     "room for many tables": {"tables": {"max": 900, "maxPerNamespace": 90}},
     "explanations for tenants": {"inspection": {"tlsSecret": "headgate-inspection"}},
-    "authors who are not asked about": {"admissionPolicy": {"enabled": False}},
+    "authors without a question": {"admissionPolicy": {"enabled": False}},
     "a Secret that is there": {"connection": {"contactPoints": [], "existingSecret": "our-cassandra"}},
     "a Cassandra for trying out": {
         "connection": {"contactPoints": []},

@@ -137,7 +137,7 @@ def test_authors_are_asked_about_unless_that_is_switched_off(helm: Helm) -> None
     def policies(case: str) -> set[str]:
         return POLICIES & {each["kind"] for each in rendered(helm, CASES[case])}
 
-    assert (POLICIES, set()) == (policies("the least"), policies("authors who are not asked about"))
+    assert (POLICIES, set()) == (policies("the least"), policies("authors without a question"))
 
 
 def test_two_processes_of_the_operator_stand_apart_and_are_not_drained_together(helm: Helm) -> None:

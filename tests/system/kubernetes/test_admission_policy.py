@@ -79,8 +79,8 @@ def tenant(kubernetes: KubernetesUnderTest, helm: Helm) -> Iterator[Tenant]:
     assert len(POLICIES) == len(documents)
     for each in documents:
         if each["kind"] == POLICIES[1]:
-            here = {"matchLabels": {"kubernetes.io/metadata.name": name}}
-            each["spec"]["matchResources"] = {"namespaceSelector": here}
+            selector = {"matchLabels": {"kubernetes.io/metadata.name": name}}
+            each["spec"]["matchResources"] = {"namespaceSelector": selector}
     cluster = replace(kubectl, namespace=None)
     cluster.apply(*documents)
     made = Tenant(kubectl.in_namespace(name), name)

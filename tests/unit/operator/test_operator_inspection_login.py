@@ -124,7 +124,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def served(certificates: Path, work: Callable[[Operator, aiohttp.ClientSession], Coroutine[Any, Any, Any]]) -> Any:
-    """The result of a tenant's work, who trusts the authority."""
+    """The result of the work of a tenant that trusts the authority."""
 
     async def run() -> Any:
         operator = Operator()

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import pytest
 
+from dev.servers.cassandra.tls import write_certificates
 from headgate.api.resources.reasons import Reason
 from headgate.applying.decide_steps import TooManyTables
 from headgate.errors import HeadgateError, Unavailable
@@ -228,6 +229,68 @@ def test_a_secret_cannot_make_the_operator_open_a_file_of_its_own_pod(name: str,
     )  # fmt: skip
     nothing_named = "TlsSettings(ca=None, certificate=None, key=None)"
     assert (f"{nothing_named}\n3\n", "") == (done.stdout, done.stderr)
+
+
+HOSTILE_KEY = """
+import asyncio, base64, sys
+from pathlib import Path
+from headgate_operator.store.sessions import Sessions
+
+def der(tag, *parts):
+    body = b"".join(parts)
+    return bytes([tag, len(body)] if len(body) < 128 else [tag, 0x81, len(body)]) + body
+
+def oid(text):
+    return der(6, bytes.fromhex(text))
+
+rounds = der(2, (2**31 - 1).to_bytes(4, "big"))
+digest = der(0x30, oid("2a864886f70d0209"), der(5))
+kdf = der(0x30, oid("2a864886f70d01050c"), der(0x30, der(4, b"s" * 16), rounds, digest))
+cipher = der(0x30, oid("60864801650304012a"), der(4, b"i" * 16))
+key = der(0x30, der(0x30, oid("2a864886f70d01050d"), der(0x30, kdf, cipher)), der(4, b"x" * 64))
+label = "ENCRYPTED PRIVATE KEY-----"
+pem = f"-----BEGIN {label}\\n{base64.encodebytes(key).decode()}-----END {label}\\n"
+
+async def reach(certificate, folder):
+    sessions = Sessions(None, now_s=asyncio.get_running_loop().time, folder=Path(folder))
+    values = {"CONTACT_POINTS": "10.0.0.1", "USE_SSL": "true", "tls.key": pem}
+    values["tls.crt"] = Path(certificate).read_text()
+    try:
+        await sessions.reach("a", values)
+    except Exception as error:
+        print(type(error).__name__)
+
+asyncio.run(reach(*sys.argv[1:]))
+"""
+
+
+def test_a_key_that_takes_hours_to_decrypt_does_not_hold_the_operator_up(tmp_path: Path) -> None:
+    write_certificates(tmp_path, ())
+    done = subprocess.run(
+        [sys.executable, "-c", HOSTILE_KEY, str(tmp_path / "tls.crt"), str(tmp_path / "own")],
+        capture_output=True, text=True, check=False, timeout=20,
+    )  # fmt: skip
+    assert ("InvalidConnectionSettings\n", "") == (done.stdout, done.stderr)
+
+
+HOSTILE_SETTINGS = """
+import sys
+from headgate.store.cassandra.settings import InvalidConnectionSettings, read_secret_settings
+
+hostile = {"points": ":" * 500_000 + "!", "many": "a," * 500_000, "long": "a" * 500_000 + "-", "open": "[" * 500_000}
+try:
+    read_secret_settings({"CONTACT_POINTS": hostile[sys.argv[1]]})
+except InvalidConnectionSettings as error:
+    print(len(str(error)) < 1_000)
+"""
+
+
+@pytest.mark.parametrize("which", ["points", "many", "long", "open"])
+def test_contact_points_that_take_long_to_parse_do_not_hold_the_operator_up(which: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HOSTILE_SETTINGS, which], capture_output=True, text=True, check=False, timeout=20
+    )
+    assert ("True\n", "") == (done.stdout, done.stderr)
 
 
 def test_every_value_of_a_secret_that_is_read_counts_in_its_digest() -> None:
