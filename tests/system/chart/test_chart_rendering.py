@@ -194,7 +194,13 @@ def test_pull_secrets_reach_every_pod_of_the_chart(helm: Helm) -> None:
 
 def test_the_operator_is_given_by_which_secrets_workers_pull(helm: Helm) -> None:
     args = operator_of(rendered(helm, CASES["a registry of one's own"]))["args"]
-    assert ["--qps=100", "--pull-secret=pull-one", "--pull-secret=pull-two"] == args
+    bounds = ["--qps=100", "--tables-max=300", "--namespace-tables-max=150"]
+    assert [*bounds, "--pull-secret=pull-one", "--pull-secret=pull-two"] == args
+
+
+def test_the_operator_is_given_the_bounds_on_tables(helm: Helm) -> None:
+    args = operator_of(rendered(helm, CASES["room for many tables"]))["args"]
+    assert ["--qps=100", "--tables-max=900", "--namespace-tables-max=90"] == args
 
 
 # ---- the connection
