@@ -14,7 +14,16 @@ from pathlib import Path
 
 import yaml
 
-from headgate_operator.install.rbac import AT_HOME, BRINGING, DRIVING, EVERYWHERE, LEAVING, LEAVING_HOME, rules
+from headgate_operator.install.rbac import (
+    AT_HOME,
+    BRINGING,
+    DRIVING,
+    EVERYWHERE,
+    LEAVING,
+    LEAVING_HOME,
+    REVIEWING,
+    rules,
+)
 
 ROOT = Path(__file__).resolve().parent.parent
 CHART = ROOT / "charts" / "headgate"
@@ -27,6 +36,7 @@ def generated_files() -> dict[str, str]:
     """Every generated file of the chart, by its path in the repository."""
     rights = {
         "everywhere": rules(EVERYWHERE),
+        "reviewing": rules(REVIEWING),
         "home": rules(AT_HOME),
         "bringing": rules(BRINGING),
         "leaving": rules(LEAVING),

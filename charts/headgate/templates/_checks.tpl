@@ -12,6 +12,12 @@
 {{- fail (printf "More than one connection to Cassandra: set one of %s" (join " and " $ways)) -}}
 {{- end -}}
 {{- if $c.existingSecret -}}
+{{- if $c.workers.username -}}
+{{- fail "connection.workers.username and connection.existingSecret are both set: create a Secret, and set connection.workers.existingSecret" -}}
+{{- end -}}
+{{- if eq $c.workers.existingSecret $c.existingSecret -}}
+{{- fail "connection.workers.existingSecret is the operator's own Secret: create one with a role of its own, or leave it empty" -}}
+{{- end -}}
 {{- range tuple "dataCenter" "keyspace" "clusterName" "username" "password" -}}
 {{- if index $c . -}}
 {{- fail (printf "connection.%s and connection.existingSecret are both set: put the value into that Secret" .) -}}
@@ -26,6 +32,15 @@
 {{- end -}}
 {{- if and $c.password (not $c.username) -}}
 {{- fail "connection.password is set and connection.username is not: set both, or neither" -}}
+{{- end -}}
+{{- if and $c.workers.existingSecret $c.workers.username -}}
+{{- fail "connection.workers.existingSecret and connection.workers.username are both set: set one of them" -}}
+{{- end -}}
+{{- if ne (not $c.workers.username) (not $c.workers.password) -}}
+{{- fail "connection.workers.username and connection.workers.password belong together: set both, or neither" -}}
+{{- end -}}
+{{- if and $c.workers.username (eq $c.workers.username $c.username) -}}
+{{- fail "connection.workers.username is connection.username: create a role for workers that has SELECT and MODIFY only" -}}
 {{- end -}}
 {{- if and (or $c.tls.ca $c.tls.certificate $c.tls.key) (not $c.tls.enabled) -}}
 {{- fail "connection.tls has certificates and connection.tls.enabled is false: enable it, or remove them" -}}

@@ -52,6 +52,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{ default "headgate-connection" .Values.connection.existingSecret }}
 {{- end -}}
 
+{{- /* The Secret of pods, if they have one of their own; empty: they have the operator's. */ -}}
+{{- define "headgate.workersSecret" -}}
+{{- $w := .Values.connection.workers -}}
+{{- if $w.existingSecret -}}
+{{ $w.existingSecret }}
+{{- else if $w.username -}}
+{{ include "headgate.fullname" . }}-workers
+{{- end -}}
+{{- end -}}
+
 {{- define "headgate.rights" -}}
 {{ .Files.Get "files/rights.yaml" }}
 {{- end -}}

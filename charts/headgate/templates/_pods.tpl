@@ -21,12 +21,57 @@ imagePullSecrets:
 
 {{- /* The variables of a process's connection, as the operator passes them to workers. */ -}}
 {{- define "headgate.connectionEnv" -}}
-{{- $secret := include "headgate.secret" . -}}
+{{- $secret := default (include "headgate.secret" .) (include "headgate.workersSecret" .) -}}
 {{- range tuple "CONTACT_POINTS" "DATA_CENTER" "USERNAME" "PASSWORD" "USE_SSL" "KEYSPACE" "CLUSTER_NAME" }}
 - name: {{ . }}
   valueFrom: {secretKeyRef: {name: {{ $secret }}, key: {{ . }}, optional: {{ ne . "CONTACT_POINTS" }}}}
 {{- end }}
 - {name: SSL_DIRECTORY, value: /etc/headgate/tls}
+{{- end -}}
+
+{{- /* The content of a connection Secret: (dict "root" . "username" ... "password" ...) */ -}}
+{{- define "headgate.connectionData" -}}
+{{- $c := .root.Values.connection -}}
+{{- if .root.Values.cassandra.enabled -}}
+CONTACT_POINTS: {{ printf "%s-cassandra.%s.svc" (include "headgate.fullname" .root) .root.Release.Namespace | b64enc }}
+DATA_CENTER: {{ "dc1" | b64enc }}
+{{- else -}}
+CONTACT_POINTS: {{ join "," $c.contactPoints | b64enc }}
+{{- with $c.dataCenter }}
+DATA_CENTER: {{ . | b64enc }}
+{{- end }}
+{{- end }}
+{{- with $c.keyspace }}
+KEYSPACE: {{ . | b64enc }}
+{{- end }}
+{{- with $c.clusterName }}
+CLUSTER_NAME: {{ . | b64enc }}
+{{- end }}
+{{- with .username }}
+USERNAME: {{ . | b64enc }}
+{{- end }}
+{{- with .password }}
+PASSWORD: {{ . | b64enc }}
+{{- end }}
+{{- if $c.tls.enabled }}
+USE_SSL: {{ "true" | b64enc }}
+{{- with $c.tls.ca }}
+ca.crt: {{ . | b64enc }}
+{{- end }}
+{{- with $c.tls.certificate }}
+tls.crt: {{ . | b64enc }}
+{{- end }}
+{{- with $c.tls.key }}
+tls.key: {{ . | b64enc }}
+{{- end }}
+{{- end }}
+{{- with $c.graphite.address }}
+METRICS_GRAPHITE: {{ "true" | b64enc }}
+GRAPHITE_URL: {{ . | b64enc }}
+{{- end }}
+{{- with $c.graphite.prefix }}
+GRAPHITE_PREFIX: {{ . | b64enc }}
+{{- end }}
 {{- end -}}
 
 {{- /* The annotations of a hook's objects: (dict "on" "pre-install,pre-upgrade" "weight" -5 "deleted" ...) */ -}}

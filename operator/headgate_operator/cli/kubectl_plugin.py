@@ -19,7 +19,7 @@ from headgate.command_line.arguments import DURATION, limit_option, yes_option
 from headgate.command_line.exit_codes import exit_code_of
 from headgate.command_line.output import FORMS, Output, output_option
 from headgate.errors import HeadgateError
-from headgate_operator.cli.leader_client import LeaderClient, leader_options
+from headgate_operator.cli.leader_client import leader_client, leader_options
 from headgate_operator.cli.run_in_cluster import run_errand
 from headgate_operator.cli.target import Target, kubectl_of, kubectl_options, read_target
 from headgate_operator.model.kinds import QUEUE, Document
@@ -66,7 +66,7 @@ def why(resource: str, *, last: int, inputs: bool, output: Output, **options: An
     of a queue. `-o json` prints the operator's answer.
     """
     target = read_target(options, resource)
-    leader = LeaderClient(kubectl_of(options), options["operator_namespace"], address=options["operator_address"])
+    leader = leader_client(kubectl_of(options), options)
     if output.is_table:
         for line in (str(target), age_line(target.document), *condition_lines(target.document)):
             if line:

@@ -7,11 +7,14 @@ An operator that does not run in a pod is reached at an address.
 from __future__ import annotations
 
 import json
+import ssl
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import click
@@ -24,6 +27,8 @@ NAMESPACE: Final = "headgate-system"
 LATE: Final = timedelta(seconds=60)
 """How long a Lease is believed after its end, since clocks differ."""
 WITHIN_S: Final = 30.0
+STANDBY_TRIES: Final = 8
+"""At an address that several operators share, each try reaches one of them."""
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -36,6 +41,10 @@ class LeaderUnreachable(Unavailable):
     """The leading operator cannot be reached."""
 
 
+class StandbyReached(Unavailable):
+    """The operator at this address stands by."""
+
+
 @dataclass(frozen=True)
 class LeaderClient:
     """The way to the operator: the URL `address`, or through the cluster."""
@@ -44,6 +53,10 @@ class LeaderClient:
     namespace: str = NAMESPACE
     port: int = INSPECTION_PORT
     address: str | None = None
+    token: Path | None = None
+    """A file with the token for `address`."""
+    authority: Path | None = None
+    """A file with the certificates that are trusted for `address`."""
 
     def ask(self, path: str) -> dict[str, Any]:
         return self._read(path, None)
@@ -73,7 +86,7 @@ class LeaderClient:
 
     def _read(self, path: str, body: str | None) -> dict[str, Any]:
         if self.address is not None:
-            return _read_url(self.address, path, body)
+            return self._read_address(self.address, path, body)
         pod = self.pod()
         try:
             with self._kubectl().forward(pod, self.port) as address:
@@ -81,6 +94,18 @@ class LeaderClient:
         except (ObjectNotFound, ApiServerUnreachable, LeaderUnreachable) as error:
             remedy = "pass --operator-address if it runs outside of the cluster"
             raise LeaderUnreachable(pod=pod, answer=error.facts.get("answer"), remedy=remedy) from None
+
+    def _read_address(self, address: str, path: str, body: str | None) -> dict[str, Any]:
+        """The answer of the leader: one of several operators at the address leads, and the others refer to it."""
+        headers = {}
+        if self.token is not None:
+            if not address.startswith("https://"):
+                raise InvalidRequest("A token is sent to https:// addresses only", given=address)
+            headers["Authorization"] = f"Bearer {_read_token(self.token)}"
+        for _ in range(STANDBY_TRIES - 1):
+            with suppress(StandbyReached):
+                return _read_url(address, path, body, headers=headers, authority=self.authority)
+        return _read_url(address, path, body, headers=headers, authority=self.authority)
 
 
 def leader_options(command: Command) -> Command:
@@ -98,19 +123,66 @@ def leader_options(command: Command) -> Command:
             metavar="URL",
             help="URL of the operator. Default: by its Lease.",
         ),
+        click.option(
+            "--operator-token",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            help="File with a token for that URL.",
+        ),
+        click.option(
+            "--operator-ca",
+            metavar="FILE",
+            type=click.Path(path_type=Path),
+            help="File with the CA of that URL.",
+        ),
     )
     for option in reversed(options):
         command = option(command)
     return command
 
 
-def _read_url(address: str, path: str, body: str | None) -> dict[str, Any]:
+def leader_client(kubectl: Kubectl, options: Mapping[str, Any]) -> LeaderClient:
+    """By the options of the command."""
+    return LeaderClient(
+        kubectl,
+        options["operator_namespace"],
+        address=options["operator_address"],
+        token=options["operator_token"],
+        authority=options["operator_ca"],
+    )
+
+
+def _read_token(file: Path) -> str:
+    try:
+        return file.read_text().strip()
+    except (OSError, ValueError) as error:
+        raise EnvironmentProblem("The token cannot be read", file=str(file), cause=str(error)) from None
+
+
+def _trusted(authority: Path | None) -> ssl.SSLContext:
+    try:
+        return ssl.create_default_context(cafile=None if authority is None else str(authority))
+    except (OSError, ValueError) as error:
+        raise EnvironmentProblem("The CA cannot be read", file=str(authority), cause=str(error)) from None
+
+
+def _read_url(
+    address: str,
+    path: str,
+    body: str | None,
+    *,
+    headers: Mapping[str, str] | None = None,
+    authority: Path | None = None,
+) -> dict[str, Any]:
     if not address.startswith(("http://", "https://")):
         raise InvalidRequest(f"--operator-address is a URL such as http://127.0.0.1:{INSPECTION_PORT}", given=address)
     data = None if body is None else body.encode()
-    request = urllib.request.Request(address.rstrip("/") + path, data=data)  # noqa: S310  http, as checked
+    request = urllib.request.Request(  # noqa: S310  http, as checked
+        address.rstrip("/") + path, data=data, headers=dict(headers or {})
+    )
+    trusted = _trusted(authority) if address.startswith("https://") else None
     try:
-        with urllib.request.urlopen(request, timeout=WITHIN_S) as answer:  # noqa: S310  as above
+        with urllib.request.urlopen(request, timeout=WITHIN_S, context=trusted) as answer:  # noqa: S310  as above
             document = json.load(answer)
     except urllib.error.HTTPError as error:
         try:
@@ -123,6 +195,8 @@ def _read_url(address: str, path: str, body: str | None) -> dict[str, Any]:
         raise LeaderUnreachable(address=address, answer=getattr(error, "reason", error)) from None
     if not isinstance(document, dict):
         raise EnvironmentProblem("The address is not of a Headgate operator", address=address)
+    if document.get("standby") is True:
+        raise StandbyReached(answer=document.get("error"), remedy="retry, or pass the address of the leader")
     if "error" in document:
         raise HeadgateError("The operator answered with an error", answer=document["error"])
     return document

@@ -19,7 +19,7 @@ from headgate.command_line.output import Output, format_resource, output_option
 from headgate.errors import InvalidRequest
 from headgate.process.version import read_version
 from headgate_operator.cli.kubectl import Kubectl
-from headgate_operator.cli.leader_client import LeaderClient, leader_options
+from headgate_operator.cli.leader_client import leader_client, leader_options
 from headgate_operator.decide.dead_letters import named_by
 from headgate_operator.dry_run.format_plan import PARTS, PlanDocument, build_plan_document, lines
 from headgate_operator.dry_run.offline import empty_ahead, settings_of, unknown
@@ -74,7 +74,7 @@ def _asked(resources: Sequence[Resource], options: dict[str, Any]) -> PlanDocume
     """One plan per resource; shared changes are listed once. The operator plans one resource at a time, so this adds
     that a missing dead-letter queue is in these files."""
     kubectl = Kubectl(options["context"], options["kubeconfig"])
-    leader = LeaderClient(kubectl, options["operator_namespace"], address=options["operator_address"])
+    leader = leader_client(kubectl, options)
     queues = {(each.metadata.namespace, each.metadata.name) for each in resources if isinstance(each, QueueResource)}
     plan: dict[str, list[Any]] = {"effects": [], "ends": [], "unknown": []}
     for resource in resources:

@@ -10,6 +10,7 @@ Pure.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from headgate.api.resources.reasons import Reason
 from headgate_operator.decide.child import child_of, decide_child, remove
@@ -39,7 +40,8 @@ def decide_namespace(world: NamespaceWorld, now_us: int, memory: DecisionMemory 
     memory = memory or DecisionMemory()
     if not world.present or world.terminating:
         reason = "the namespace is being deleted" if world.present else "the namespace does not exist"
-        return ReconcilePlan(memory=memory, trail=(reason,), namespace=NamespaceState(terminating=world.terminating))
+        state = replace(build_namespace_identity(world), terminating=world.terminating)
+        return ReconcilePlan(memory=memory, trail=(reason,), namespace=state)
     tended = PartialPlan(memory)
     for document in _needed(world):
         tended = tended.then(decide_child(world, document, tended.memory, now_us))
@@ -62,7 +64,7 @@ def _needed(world: NamespaceWorld) -> Iterator[Part]:
     """The needs of pods before they start, in the order of their creation."""
     if _runs_pods(world):
         yield build_worker_account(world.namespace, world.settings.pull_secrets)
-    if world.wants_copy and not _is_at_home(world) and world.source is not UNKNOWN and world.source is not None:
+    if _wants_copy(world) and world.source is not UNKNOWN and world.source is not None:
         yield build_connection_copy(world.namespace, world.source)
     if world.wants_spark:
         yield build_spark_account(world.namespace, world.settings.pull_secrets)
@@ -84,10 +86,16 @@ def _runs_pods(world: NamespaceWorld) -> bool:
     return world.wants_workers or world.wants_spark or bool(_groups(world))
 
 
+def _wants_copy(world: NamespaceWorld) -> bool:
+    """Whether a copy of the chart's Secret has to be here: no namespace that may not use it gets its credentials."""
+    return world.wants_copy and world.is_admitted is True and not _is_at_home(world)
+
+
 def _is_at_home(world: NamespaceWorld) -> bool:
-    """The chart's Secret stands here under the very name that a copy would have."""
+    """The Secret that pods need is here already: the chart's own."""
     settings = world.settings
-    return world.namespace == settings.namespace and settings.connection_secret == CONNECTION_COPY
+    is_named_so = settings.connection_secret == CONNECTION_COPY or settings.workers_secret is not None
+    return world.namespace == settings.namespace and is_named_so
 
 
 def _surplus(world: NamespaceWorld) -> Iterator[ChildName]:
@@ -102,22 +110,29 @@ def _surplus(world: NamespaceWorld) -> Iterator[ChildName]:
             case ChildName("ServiceAccount" | "RoleBinding", name) if name == SPARK_ACCOUNT:
                 too_many = not world.wants_spark
             case ChildName("Secret", name) if name == CONNECTION_COPY:
-                too_many = not world.wants_copy and not _is_at_home(world)
+                is_needed = world.wants_copy and world.is_admitted is not False
+                too_many = not is_needed and not _is_at_home(world)
             case _:
                 too_many = False
         if too_many:
             yield child
 
 
+def build_namespace_identity(world: NamespaceWorld) -> NamespaceState:
+    """What its resources have to know of it, whatever stands there: a change of it wakes them."""
+    return NamespaceState(is_admitted=world.is_admitted, uid=world.uid, adopts_from=world.adopts_from)
+
+
 def _stand(world: NamespaceWorld, tended: PartialPlan) -> NamespaceState:
     """Whether pods can start: all that they need exists, even if it has to be fixed."""
+    state = build_namespace_identity(world)
     if tended.blocked_by is not None:
-        return NamespaceState(failure=tended.blocked_by)
+        return replace(state, failure=tended.blocked_by)
     copy = ChildName("Secret", CONNECTION_COPY)
-    if world.wants_copy and not _is_at_home(world) and copy not in world.live:
+    if _wants_copy(world) and copy not in world.live:
         if world.source is None:
             settings = world.settings
-            message = f"there is no Secret {settings.connection_secret} in namespace {settings.namespace}"
-            return NamespaceState(failure=ResourceFailure(Reason.CONNECTION_MISSING, message))
-        return NamespaceState()
-    return NamespaceState(ready=all(child_of(document) in world.live for document in _needed(world)))
+            message = f"there is no Secret {settings.copied_secret} in namespace {settings.namespace}"
+            return replace(state, failure=ResourceFailure(Reason.CONNECTION_MISSING, message))
+        return state
+    return replace(state, ready=all(child_of(document) in world.live for document in _needed(world)))

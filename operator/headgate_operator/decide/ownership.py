@@ -4,17 +4,24 @@ The first resource has it, by the LWT that created the entry. An entry is adopte
 resource that requests it, and only if its owner has given it up: a retained one, one of a deleted resource of this
 cluster, or one of the command line.
 
+Data belong to a namespace by its uid, which the entry's document keeps, and not by its name. So a tenant that gets
+the name of a deleted namespace does not get its messages. An administrator may leave them to it, by an annotation of
+the Namespace. An entry of the command line has no namespace but the name.
+
 Pure. It knows no tables.
 """
 
 from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
 
 from headgate.api.read.parse import ResourceInvalid
 from headgate.api.resources.reasons import Reason
 from headgate.applying.decide_steps import Adopt, Retain, Step
 from headgate.applying.desired_state import Wanted, allowed_change
 from headgate.store.catalogue.entry import Entry, EntryState
-from headgate_operator.model.names import ADOPT, owner_of, owner_parts
+from headgate_operator.model.names import ADOPT, ADOPT_FROM, NAMESPACE_UID, owner_of, owner_parts
 from headgate_operator.model.plan import PartialPlan, StoreStep, blocked, missing_input
 from headgate_operator.model.world import DecisionMemory, Nothing, ResourceWorld, StoreConnection, StoreView
 
@@ -63,7 +70,7 @@ def decide_ownership(
             f" to adopt its data, annotate this one with {ADOPT}={entry.id}"
         )
         return blocked(memory, Reason.NAME_TAKEN, message)
-    return _adopt(world, entry, wanted, connection, memory)
+    return _adopt_of_namespace(world, entry, wanted, connection, memory)
 
 
 def format_owner(owner: str) -> str:
@@ -96,6 +103,36 @@ def _left_half_deleted(
     return PartialPlan(
         memory, effects=(step,), trail=(f"{entry.id} was left during its deletion: the remaining data stay",)
     )
+
+
+def bind_to_namespace(wanted: Wanted, uid: str) -> Wanted:
+    """With the uid of the namespace in the document that is written; other releases keep it as they find it."""
+    if not uid:
+        return wanted
+    metadata = {**wanted.document["metadata"], NAMESPACE_UID: uid}
+    return replace(wanted, document={**wanted.document, "metadata": metadata})
+
+
+def namespace_uid_of(entry: Entry) -> str:
+    """The namespace that its data belong to; empty where no operator has written it."""
+    metadata = entry.document.get("metadata")
+    return str(metadata.get(NAMESPACE_UID) or "") if isinstance(metadata, Mapping) else ""
+
+
+def _adopt_of_namespace(
+    world: ResourceWorld, entry: Entry, wanted: Wanted, connection: StoreConnection, memory: DecisionMemory
+) -> PartialPlan:
+    """The data of a former resource, if they are this namespace's."""
+    bound, namespace = namespace_uid_of(entry), world.namespace
+    if bound and not namespace.uid:
+        return missing_input(memory, "the namespace")
+    if bound and bound != namespace.uid and bound not in namespace.adopts_from:
+        message = (
+            f"{wanted.name} ({entry.id}) belongs to an earlier namespace of this name ({bound}); an administrator"
+            f" leaves its data to this one by the annotation {ADOPT_FROM}={bound} on the Namespace"
+        )
+        return blocked(memory, Reason.NAME_TAKEN, message)
+    return _adopt(world, entry, wanted, connection, memory)
 
 
 def _adopt(

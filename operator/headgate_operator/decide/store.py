@@ -32,7 +32,7 @@ from headgate.store.catalogue.decide_generation import ChangeUnderWay, shards_in
 from headgate.store.catalogue.entry import BeingDeleted, EntryState, OwnedByAnother, WrongDataCenter
 from headgate.store.catalogue.tables import CATALOGUE_TABLES
 from headgate.store.model.drift import Drift
-from headgate_operator.decide.ownership import decide_ownership, our_owner, tables_forbid
+from headgate_operator.decide.ownership import bind_to_namespace, decide_ownership, our_owner, tables_forbid
 from headgate_operator.model.plan import ConditionUpdate, PartialPlan, StoreStep, blocked, missing_input
 from headgate_operator.model.world import (
     DecisionMemory,
@@ -56,6 +56,16 @@ def build_store_facts(store: StoreView) -> CurrentState:
         store.drifts,
         store.tables_total,
     )
+
+
+def _tightest_bound(world: ResourceWorld, store: StoreView) -> tuple[int, int]:
+    """Tables that are there and how many there may be: of all, or of the namespace alone, whichever is nearer."""
+    settings = world.settings
+    bounds = (
+        (store.tables_total, settings.tables_max),
+        (store.namespace_tables, settings.namespace_tables_max),
+    )
+    return min(bounds, key=lambda bound: bound[1] - bound[0])
 
 
 def decide_connection(
@@ -88,19 +98,20 @@ def decide_store(
     now_us: int,
 ) -> PartialPlan:
     """The steps that are missing. It stops where one has to be answered first, or where a person is needed."""
-    wanted = wanted_of(resource, connection.placement)
+    wanted = bind_to_namespace(wanted_of(resource, connection.placement), world.namespace.uid)
     if not store.catalogue_there:
         return _catalogue(world, connection, memory, now_us)
     owned = decide_ownership(world, store, wanted, connection, memory)
     if owned.is_stopped or owned.effects:
         return _with_step_failure(world, owned, now_us) if owned.effects else _with_tables_condition(owned)
+    tables_total, tables_max = _tightest_bound(world, store)
     decided = decide_steps(
         wanted,
-        build_store_facts(store),
+        replace(build_store_facts(store), tables_total=tables_total),
         owner=our_owner(world),
         data_center=connection.data_center,
         now_us=now_us,
-        tables_max=world.settings.tables_max,
+        tables_max=tables_max,
     )
     verdict = _followed(world, store, wanted, decided, _At(connection, memory, now_us))
     if store.entry is None or not isinstance(resource, QueueResource):

@@ -23,7 +23,7 @@ from headgate.applying.decide_steps import DeclareEntry
 from headgate.errors import Bug
 from headgate.expiry import SECOND_US
 from headgate.store.catalogue.entry import EntryState
-from headgate_operator.decide.namespace import decide_namespace
+from headgate_operator.decide.namespace import build_namespace_identity, decide_namespace
 from headgate_operator.decide.resource import decide
 from headgate_operator.dry_run.effects_on_world import Schema, after
 from headgate_operator.model.names import Key, namespace_key
@@ -124,7 +124,8 @@ class PlanProjection:
         if namespace not in self.namespaces:
             return None
         plan = self.plans.get(namespace_key(namespace))
-        return (plan.namespace if plan else None) or NamespaceState()
+        known = plan.namespace if plan else None
+        return known or build_namespace_identity(self.namespaces[namespace])
 
     def _namespace(self, key: Key) -> ReconcilePlan:
         world = self.namespaces[key.namespace]

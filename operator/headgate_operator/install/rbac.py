@@ -15,6 +15,7 @@ from typing import Any, Final
 from headgate_operator.informers.watched_kinds import SPARK_CRD
 from headgate_operator.install.decide_crds import NAMES as CRD_NAMES
 from headgate_operator.model.kinds import (
+    ACCESS_REVIEW,
     COUNTER,
     CRD,
     CRON_JOB,
@@ -30,6 +31,7 @@ from headgate_operator.model.kinds import (
     SECRET,
     SERVICE_ACCOUNT,
     SPARK_APPLICATION,
+    TOKEN_REVIEW,
     ResourceKind,
 )
 from headgate_operator.model.names import CONNECTION_COPY, LEASE_NAME, SPARK_ACCOUNT, WORKER_ACCOUNT
@@ -83,6 +85,8 @@ EVERYWHERE: Final = (
     Right(CRD, ("list", "watch"), names=(SPARK_CRD,)),
     Right(EVENT, ("create",)),
 )
+REVIEWING: Final = (Right(TOKEN_REVIEW, ("create",)), Right(ACCESS_REVIEW, ("create",)))
+"""Of the port of /why and /plan with a login (`process/inspection_login.py`)."""
 AT_HOME: Final = (
     Right(LEASE, ("create",)),
     Right(LEASE, ("get", "update"), names=(LEASE_NAME,)),

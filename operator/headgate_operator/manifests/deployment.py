@@ -91,7 +91,10 @@ def _template(owner: ChildOwner, settings: OperatorSettings, connection: StoreCo
     if consumer.http is not None:
         spec["initContainers"] = [_handler(consumer)]
     pod: Part = {
-        "metadata": {"labels": labels, "annotations": {CONNECTION_DIGEST: connection.digest}},
+        "metadata": {
+            "labels": labels,
+            "annotations": {CONNECTION_DIGEST: connection.pods_digest or connection.digest},
+        },
         "spec": spec,
     }
     if consumer.template is None:

@@ -67,7 +67,9 @@ def build_cronjob(namespace: str, settings: OperatorSettings, group: JobGroup) -
         {"name": "HEADGATE_IMAGE", "value": group.image},
         {"name": "HEADGATE_DEFAULT_IMAGE", "value": settings.image},
     ]
-    pod = build_run_pod(group.task, group.image, command, group.connection, env)
+    is_charts = group.connection == CONNECTION_COPY
+    secret = settings.pods_secret(namespace) if is_charts else group.connection
+    pod = build_run_pod(group.task, group.image, command, secret, env)
     job = {
         "activeDeadlineSeconds": RUN_MAX_S,
         "backoffLimit": 0,

@@ -6,7 +6,8 @@ of ours. The Spark operator retries nothing: a failed run is reported, and the n
 The needs of a pod are in pod templates, which spark-submit itself reads, so that it does not depend on the Spark
 operator's webhook. The user's `driver` and `executor` are patches of those of the application; `conf` overrides ours.
 
-Pure. The template of a driver keeps our labels and its account.
+Pure. The user's part changes neither our labels, nor the account, nor the cluster in which a job runs: the Spark
+operator submits with rights of its own, which are not the user's to direct.
 """
 
 from __future__ import annotations
@@ -83,7 +84,10 @@ def image_of(settings: OperatorSettings, bulk: Bulk) -> str | None:
 
 def _role(connection: StoreConnection, labels: Mapping[str, str], role: str, account: str) -> Part:
     pod: Part = {
-        "metadata": {"labels": dict(labels), "annotations": {CONNECTION_DIGEST: connection.digest}},
+        "metadata": {
+            "labels": dict(labels),
+            "annotations": {CONNECTION_DIGEST: connection.pods_digest or connection.digest},
+        },
         "spec": {
             "securityContext": pod_security(),
             "containers": [
@@ -110,4 +114,10 @@ def _patched(role: Part, patch: Mapping[str, Any] | None, labels: Mapping[str, s
     merged = merge(role, patch or {})
     merged["labels"] = {**(merged.get("labels") or {}), **labels}
     merged["serviceAccount"] = account
+    merged.pop("kubernetesMaster", None)
+    template = merged.get("template")
+    pod = template.get("spec") if isinstance(template, dict) else None
+    if isinstance(pod, dict):
+        pod.pop("serviceAccount", None)
+        pod["serviceAccountName"] = account
     return merged

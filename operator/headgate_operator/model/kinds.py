@@ -56,6 +56,12 @@ LEASE: Final = ResourceKind("coordination.k8s.io", "v1", "leases", "Lease")
 SPARK_APPLICATION: Final = ResourceKind("sparkoperator.k8s.io", "v1beta2", "sparkapplications", "SparkApplication")
 REPLICA_SET: Final = ResourceKind("apps", "v1", "replicasets", "ReplicaSet")
 
+TOKEN_REVIEW: Final = ResourceKind("authentication.k8s.io", "v1", "tokenreviews", "TokenReview", namespaced=False)
+ACCESS_REVIEW: Final = ResourceKind(
+    "authorization.k8s.io", "v1", "subjectaccessreviews", "SubjectAccessReview", namespaced=False
+)
+"""Questions to the API server, which keeps no objects of them."""
+
 KINDS: Final[Mapping[str, ResourceKind]] = {
     kind.kind: kind
     for kind in (

@@ -21,6 +21,7 @@ from headgate.engines.summary.decide_marks import LaterMark
 from headgate.store.catalogue.entry import Entry
 from headgate.store.model.drift import Drift
 from headgate_operator.model.kinds import Document
+from headgate_operator.model.label_selector import EVERYTHING, LabelSelector
 from headgate_operator.model.names import CONNECTION_COPY, Key
 
 
@@ -78,12 +79,31 @@ class OperatorSettings:
     spark_image: str | None = None
     namespace: str = "headgate-system"
     connection_secret: str = "headgate-connection"  # noqa: S105 - the name of a Secret
+    workers_secret: str | None = None
+    """The connection of pods, beside that of the operator, with a role that may change no schema."""
+    connection_namespaces: LabelSelector = EVERYTHING
+    """The labels of the namespaces that may use the chart's connection."""
     pull_secrets: tuple[str, ...] = ()
     """By which images are pulled, in every namespace that has resources."""
     supported: frozenset[str] = frozenset()
     """Engines that this version carries, and `counter`."""
     tables_max: int = 300
+    """Of ours in a Cassandra."""
+    namespace_tables_max: int = 150
+    """Dedicated ones of a namespace, so that no tenant takes the room of all."""
     drain_grace_s: int = 50
+
+    @property
+    def copied_secret(self) -> str:
+        """The Secret of our own namespace that pods elsewhere get a copy of."""
+        return self.workers_secret or self.connection_secret
+
+    def pods_secret(self, namespace: str) -> str:
+        """The Secret of the chart's connection for pods of a namespace. In ours they take the source itself, since
+        the operator's own connection may stand there under the name of a copy."""
+        if namespace == self.namespace and self.workers_secret is not None:
+            return self.workers_secret
+        return CONNECTION_COPY
 
     def supports(self, resource: Resource) -> bool:
         """Whether this version makes anything for it."""
@@ -101,6 +121,8 @@ class StoreConnection:
     nodes: int
     is_copy: bool
     """Whether we keep the Secret, as a copy of the chart's."""
+    pods_digest: str = ""
+    """Of the Secret that pods get, if it is another one than the operator's own."""
 
     @property
     def placement(self) -> PlacementDefaults:
@@ -129,7 +151,10 @@ class StoreView:
     """Names noted as made, of the keyspace of its tables."""
     tables_there: frozenset[str] = frozenset()
     tables_total: int = 0
-    """Of all users of the Cassandra cluster."""
+    """That Headgate made in this Cassandra, as far as its keyspaces were read. Like the next, it is read only where
+    there is no entry yet."""
+    namespace_tables: int = 0
+    """Dedicated ones of the other resources of the namespace."""
     drifts: tuple[Drift, ...] = ()
     catalogue_there: bool = True
     """Whether the keyspace and the tables of the catalogue are there."""
@@ -246,6 +271,12 @@ class NamespaceState:
     terminating: bool = False
     ready: bool = False
     """Its account and Secret are applied, so that pods can start."""
+    is_admitted: bool | None = True
+    """Whether it may use the chart's connection; None: its labels are not known yet."""
+    uid: str = ""
+    """Empty: it was not seen."""
+    adopts_from: frozenset[str] = frozenset()
+    """The uids of earlier namespaces of its name, whose data its resources may adopt."""
     failure: ResourceFailure | None = None
 
 
@@ -350,6 +381,11 @@ class NamespaceWorld:
     groups: frozenset[JobGroup] | Unread
     source: Document | Unread | None
     """The chart's Secret."""
+    is_admitted: bool | None = True
+    """Whether the namespace may use the chart's connection; None: its labels are not known yet."""
+    uid: str = ""
+    adopts_from: frozenset[str] = frozenset()
+    """As in NamespaceState."""
     live: Mapping[ChildName, Document] = field(default_factory=dict)
     foreign: Mapping[ChildName, str] = field(default_factory=dict)
     checked: frozenset[ChildName] = frozenset()

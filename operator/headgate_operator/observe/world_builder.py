@@ -37,7 +37,7 @@ from headgate_operator.model.kinds import (
     Document,
     ObjectAddress,
 )
-from headgate_operator.model.names import CONNECTION_COPY, MANAGED_BY, Key, namespace_key
+from headgate_operator.model.names import ADOPT_FROM, CONNECTION_COPY, MANAGED_BY, Key, namespace_key
 from headgate_operator.model.world import (
     UNKNOWN,
     ChildName,
@@ -68,6 +68,8 @@ from headgate_operator.store.sessions import Sessions
 
 PARSED_MAX: Final = 20_000
 SIBLINGS_MAX: Final = 100
+ADOPT_FROM_MAX: Final = 4_096
+"""Characters that are read of the annotation."""
 NOT_MADE_YET: Final = str(UUID(int=0))
 OF_NAMESPACE: Final = (SERVICE_ACCOUNT.kind, ROLE_BINDING.kind, CRON_JOB.kind)
 
@@ -228,7 +230,8 @@ class Observer:
         document = self._from.cache.get(NAMESPACE.kind, "", namespace)
         stand = self.stands.get(namespace, NamespaceState())
         ends = document is not None and terminates(document)
-        return NamespaceState(terminating=ends, ready=stand.ready, failure=stand.failure)
+        uid, adopts_from = ("", frozenset[str]()) if document is None else _identity(document)
+        return replace(stand, terminating=ends, uid=uid, adopts_from=adopts_from)
 
     def _siblings(self, key: Key) -> Mapping[str, Sibling]:
         """The dead-letter queues that it names, those that they name in turn, and the queues that name it."""
@@ -303,6 +306,7 @@ class Observer:
         groups = frozenset(each.group for each in needs if each.is_active)
         source = await self._from.connections.source()
         document = self._from.cache.get(NAMESPACE.kind, "", name)
+        uid, adopts_from = ("", frozenset[str]()) if document is None else _identity(document)
         return NamespaceWorld(
             namespace=name,
             settings=self.settings,
@@ -313,6 +317,9 @@ class Observer:
             wants_spark=any(each.spark for each in needs),
             groups=groups,
             source=source,
+            is_admitted=self._from.connections.admits(name),
+            uid=uid,
+            adopts_from=adopts_from,
             live=await self._of_namespace(name),
             foreign=dict(scratch.foreign),
             checked=frozenset(scratch.checked),
@@ -394,6 +401,13 @@ def followed_entry(present: PresentResource | None, view: StoreView, store: Stor
 
 def child_name(document: Document) -> ChildName:
     return ChildName(str(document["kind"]), str(document["metadata"]["name"]))
+
+
+def _identity(namespace: Document) -> tuple[str, frozenset[str]]:
+    """Its uid, and those of the namespaces whose data an administrator left to it."""
+    metadata = namespace["metadata"]
+    named = str((metadata.get("annotations") or {}).get(ADOPT_FROM, ""))[:ADOPT_FROM_MAX]
+    return str(metadata["uid"]), frozenset(uid for uid in named.replace(",", " ").split())
 
 
 def _parse(document: Document) -> Resource | tuple[Fault, ...]:

@@ -39,12 +39,18 @@ from headgate_operator.cluster.port import ApiObject, Denial
 from headgate_operator.cluster.requests import ClusterPort
 from headgate_operator.informers.kopf_watch import KopfWatch
 from headgate_operator.model.kinds import CRD, NAMESPACE, QUEUE, ObjectAddress
+from headgate_operator.model.label_selector import EVERYTHING, LabelSelector, parse_selector
 from headgate_operator.model.names import INSPECTION_PORT
 from headgate_operator.model.world import OperatorSettings
-from headgate_operator.process.inspection import inspection_server
+from headgate_operator.process.inspection_servers import (
+    InspectionOptions,
+    InspectionServers,
+    read_loopback_address,
+)
 from headgate_operator.process.leader_election import LeaderElection
 from headgate_operator.process.liveness import LivenessCheck
 from headgate_operator.process.metrics import measure
+from headgate_operator.process.serving_certificate import FOLDER
 from headgate_operator.process.wiring import Operator, Ports
 from headgate_operator.reconcile.reconciler import RECONCILERS
 from headgate_operator.store.sessions import SchemaOfCluster
@@ -74,10 +80,14 @@ class OperatorOptions:
     image: str
     spark_image: str | None
     address: tuple[str, int] | None
-    inspection: tuple[str, int] | None
+    inspection: InspectionOptions
     identity: str
     qps: float
     pull_secrets: tuple[str, ...] = ()
+    workers_secret: str | None = None
+    tables_max: int = OperatorSettings.tables_max
+    namespace_tables_max: int = OperatorSettings.namespace_tables_max
+    connection_namespaces: LabelSelector = EVERYTHING
 
 
 @click.command("headgate-operator", context_settings={"help_option_names": ["-h", "--help"]})
@@ -90,6 +100,14 @@ class OperatorOptions:
     default="headgate-connection",
     show_default=True,
     help="Secret with the connection to Cassandra.",
+)
+@click.option("--workers-secret", envvar="HEADGATE_WORKERS_SECRET", help="Secret with the connection of pods.")
+@click.option(
+    "--connection-namespaces",
+    envvar="HEADGATE_CONNECTION_NAMESPACES",
+    default="",
+    metavar="JSON",
+    help="Labels of namespaces that may use it.",
 )
 @click.option("--image", envvar="HEADGATE_IMAGE", help="Image of workers, repair and gc.")
 @click.option("--spark-image", envvar="HEADGATE_SPARK_IMAGE", help="Image of bulk jobs.")
@@ -105,9 +123,37 @@ class OperatorOptions:
     envvar="HEADGATE_INSPECTION",
     default=f"127.0.0.1:{INSPECTION_PORT}",
     show_default=True,
-    help="Address of /why and /plan, or off.",
+    help="Loopback address of /why and /plan, or off.",
+)
+@click.option(
+    "--inspection-login",
+    envvar="HEADGATE_INSPECTION_LOGIN",
+    default="off",
+    show_default=True,
+    help="Address of /why and /plan with login.",
+)
+@click.option(
+    "--inspection-tls",
+    default=FOLDER,
+    show_default=True,
+    metavar="FOLDER",
+    help="Folder with tls.crt and tls.key.",
 )
 @click.option("--pull-secret", "pull_secrets", multiple=True, help="Pull Secret of workers' images; repeatable.")
+@click.option(
+    "--tables-max",
+    type=int,
+    default=OperatorSettings.tables_max,
+    show_default=True,
+    help="Maximum tables in a Cassandra.",
+)
+@click.option(
+    "--namespace-tables-max",
+    type=int,
+    default=OperatorSettings.namespace_tables_max,
+    show_default=True,
+    help="Maximum dedicated tables per namespace.",
+)
 @click.option("--qps", type=float, default=100.0, show_default=True, help="Maximum API requests per second.")
 @click.option("--log-format", type=click.Choice(FORMATS), envvar="HEADGATE_LOG_FORMAT", default="json")
 @click.option("--log-level", type=click.Choice(LEVELS), envvar="HEADGATE_LOG_LEVEL", default="info")
@@ -146,10 +192,18 @@ def given_by(options: dict[str, Any]) -> OperatorOptions:
         image=options["image"] or f"headgate:{read_version()}",
         spark_image=options["spark_image"],
         address=read_address(options["health"]),
-        inspection=read_address(options["inspection"], option="--inspection", host="127.0.0.1"),
+        inspection=InspectionOptions(
+            read_loopback_address(options["inspection"]),
+            read_address(options["inspection_login"], option="--inspection-login"),
+            Path(options["inspection_tls"]),
+        ),
         identity=f"{os.environ.get('POD_NAME') or socket.gethostname()}_{os.getpid()}",
         qps=options["qps"],
         pull_secrets=tuple(options["pull_secrets"]),
+        workers_secret=options["workers_secret"] or None,
+        tables_max=options["tables_max"],
+        namespace_tables_max=options["namespace_tables_max"],
+        connection_namespaces=parse_selector(options["connection_namespaces"]),
     )
 
 
@@ -192,13 +246,14 @@ class _Process:
             instance=given.identity,
         )
         self._operator = Operator(settings, ports)
+        self._inspection = InspectionServers(self._operator, cluster, self._leading)
         self._kopf = KopfWatch(self._operator.intake, cluster.access, self._stopping)
         self._alive = LivenessCheck(self._operator.queue, self._operator.audit, reconcilers=RECONCILERS)
         measure(self._registry, self._operator, is_leading=self._leading.may_act)
 
     async def run(self) -> None:
         http_server = await self._open_http_server()
-        inspection = await self._open_inspection()
+        await self._inspection.open(self._given.inspection)
         call_on_sigterm(self._stopping.set)
         keeping = start_task("lease", self._leading.keep())
         working = start_task("leading", self._lead())
@@ -216,9 +271,9 @@ class _Process:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._leading.give_up(), 5)
             await self._operator.close()
-            for server in (inspection, http_server):
-                if server is not None:
-                    await server.close()
+            await self._inspection.close()
+            if http_server is not None:
+                await http_server.close()
 
     async def _lead(self) -> None:
         """Stand by until the Lease is ours; then watch and work."""
@@ -237,15 +292,6 @@ class _Process:
         await http_server.open(*self._given.address)
         log.info("serving probes and metrics", extra={"port": http_server.port})
         return http_server
-
-    async def _open_inspection(self) -> HttpServer | None:
-        if self._given.inspection is None:
-            return None
-        operator = self._operator
-        server = inspection_server(operator.ring.of, operator.plan, self._leading.holder)
-        await server.open(*self._given.inspection)
-        log.info("serving inspection", extra={"inspection_port": server.port})
-        return server
 
     def _why_not_ready(self) -> str | None:
         if self._leading.may_act():
@@ -292,6 +338,10 @@ async def _settings(given: OperatorOptions, port: ClusterPort) -> OperatorSettin
         spark_image=given.spark_image,
         namespace=given.namespace,
         connection_secret=given.secret,
+        workers_secret=given.workers_secret,
+        tables_max=given.tables_max,
+        namespace_tables_max=given.namespace_tables_max,
+        connection_namespaces=given.connection_namespaces,
         pull_secrets=given.pull_secrets,
         supported=frozenset(ENGINE_MODULES),
     )

@@ -83,8 +83,10 @@ class Operator:
         self.cache = ObjectCache()
         self.intake = EventIngest(self.cache, self.queue)
         self.secrets = Secrets(ports.port, now_s=now_s, changed=self._secret_changed)
-        self.sessions = Sessions(ports.open_session, now_s=now_s, folder=ports.folder)
-        self.connections = Connections(self.secrets, self.sessions, settings, now_us=ports.now_us)
+        self.sessions = Sessions(ports.open_session, now_s=now_s, folder=ports.folder, ended=self._session_ended)
+        self.connections = Connections(
+            self.secrets, self.sessions, settings, now_us=ports.now_us, labels_of=self._labels_of_namespace
+        )
         self.store = StoreSide(
             self.sessions,
             cluster=settings.cluster,
@@ -203,7 +205,7 @@ class Operator:
     def _secret_changed(self, place: tuple[str, str]) -> None:
         for key in self.connections.users_of(place):
             self.queue.add(key, Class.CHANGED)
-        is_source = place == (self.settings.namespace, self.settings.connection_secret)
+        is_source = self.connections.is_source(place)
         namespaces = self.cache.namespaces() if is_source else {place[0]} if place[1] == CONNECTION_COPY else set()
         for namespace in sorted(namespaces):
             self.queue.add(namespace_key(namespace), Class.CHANGED)
@@ -213,6 +215,15 @@ class Operator:
                 self.queue.add(key, Class.CHANGED)
 
     # ---- small services
+
+    def _session_ended(self, digest: str) -> None:
+        """An attempt to open a session ended: its resources continue."""
+        for key in self.connections.take_waiting(digest):
+            self.queue.add(key, Class.CHANGED)
+
+    def _labels_of_namespace(self, name: str) -> Mapping[str, str] | None:
+        document = self.cache.get(NAMESPACE.kind, "", name)
+        return None if document is None else document["metadata"].get("labels") or {}
 
     def _notify_id(self, id_: UUID) -> None:
         for key in (*self.store.keys_of(id_), *self.bulk_rows.keys_of(id_)):

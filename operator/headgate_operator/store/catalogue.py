@@ -101,6 +101,7 @@ class StoreSide:
         self._silent: dict[str, _Silent] = {}
         self._entries: dict[Key, _Read] = {}
         self._by_id: dict[UUID, Key] = {}
+        self._by_namespace: dict[str, set[Key]] = {}
         self._catalogued: set[str] = set()
 
     def fork(self, sessions: Sessions) -> StoreSide:
@@ -109,6 +110,7 @@ class StoreSide:
         made._sessions, made._views, made._catalogued = sessions, {}, set()
         made._silent = {digest: replace(silent) for digest, silent in self._silent.items()}
         made._entries, made._by_id = dict(self._entries), dict(self._by_id)
+        made._by_namespace = {name: set(keys) for name, keys in self._by_namespace.items()}
         return made
 
     # ---- reading
@@ -145,6 +147,10 @@ class StoreSide:
         known = self._entries.pop(key, None)
         if known is not None and known.entry is not None:
             self._by_id.pop(known.entry.id, None)
+        in_namespace = self._by_namespace.get(key.namespace, set())
+        in_namespace.discard(key)
+        if not in_namespace:
+            self._by_namespace.pop(key.namespace, None)
 
     async def view(
         self, key: Key, connection: StoreConnection, *, uid: str | None, resource: Resource | None
@@ -183,9 +189,22 @@ class StoreSide:
             owner_lives=self._owner_lives(entry, uid),
             tables_made=await views.made(keyspace),
             tables_there=frozenset(tables),
-            tables_total=await views.total(),
+            tables_total=await views.total() if entry is None else 0,
+            namespace_tables=self._tables_in(key.namespace, connection.digest) if entry is None else 0,
             drifts=self._drifts(key, entry, resource, tables),
             keyspace_there=existing_keyspace is not None,
+        )
+
+    def _tables_in(self, namespace: str, digest: str) -> int:
+        """Dedicated tables of the resources of a namespace, as far as they were read."""
+        known_reads = (self._entries.get(key) for key in self._by_namespace.get(namespace, ()))
+        return sum(
+            len(known.tables)
+            for known in known_reads
+            if known is not None
+            and known.digest == digest
+            and known.entry is not None
+            and known.entry.place.tables == "dedicated"
         )
 
     async def _entry(self, key: Key, uid: str, digest: str, catalogue: Catalogue) -> Entry | None:
@@ -196,6 +215,7 @@ class StoreSide:
         match: KnownEntry | None = await catalogue.find(name, consistency=Consistency.SERIAL)
         entry = None if match is None else match.entry
         self._entries[key] = _Read(digest, entry, self._now_s(), uid, frozenset())
+        self._by_namespace.setdefault(key.namespace, set()).add(key)
         if entry is not None:
             self._by_id[entry.id] = key
         return entry

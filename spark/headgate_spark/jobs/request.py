@@ -110,13 +110,25 @@ def bulk_of(document: Mapping[str, Any]) -> Bulk:
 
 
 def bulk_of_entry(entry: Entry, name: str) -> Bulk:
-    """The job of that name, as the catalogue has it."""
+    """The job of that name, as the catalogue has it. It puts into queues of its own namespace, also where it is older
+    than the rule for that, since the right to write a Queue of one namespace is none on another."""
     jobs = [each for each in entry.spec.get("bulk") or () if isinstance(each, Mapping)]
     for each in jobs:
         if each.get("name") == name:
-            return bulk_of(each)
+            bulk = bulk_of(each)
+            _check_sink(entry.name.namespace, bulk)
+            return bulk
     there = ", ".join(str(each.get("name")) for each in jobs) or "none"
     raise JobUnknown(queue=f"{entry.name.namespace}/{entry.name.name}", job=name, there=there)
+
+
+def _check_sink(namespace: str, bulk: Bulk) -> None:
+    if bulk.sink is None or bulk.sink.format != "headgate":
+        return
+    before, slash, _ = bulk.sink.path.rpartition("/")
+    if slash and before != namespace:
+        remedy = f"name a queue of namespace {namespace}"
+        raise JobWrong("The sink is a queue of another namespace", sink=bulk.sink.path, remedy=remedy)
 
 
 def job_id(entry: Entry, name: str) -> UUID:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import base64
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import yaml
@@ -80,16 +80,19 @@ class Scene:
     lives: int = 0
     kubelet: Kubelet = field(init=False)
     marked: set[str] = field(default_factory=set)
+    swallowing: set[str] = field(default_factory=set)
+    """Hosts that answer nothing, as if packets to them were lost."""
     uid_at: dict[str, str] = field(default_factory=dict)
     """Whose each resourceVersion was."""
 
     def __post_init__(self) -> None:
         self.api.server.when_written(self._note_written)
 
-    def start_operator(self, *, elected: bool = False) -> Running:
-        """One more operator, in a process of its own."""
+    def start_operator(self, *, elected: bool = False, **settings: Any) -> Running:
+        """One more operator, in a process of its own; `settings` go before those of every scene."""
         self.lives += 1
         running = Running(self, self.world.process(f"operator-{self.lives}"), elected=elected)
+        running.settings = settings
         self.operators.append(running)
         running.start()
         return running
@@ -138,9 +141,9 @@ class Scene:
         body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
         self.api.server.must(ApiRequest("create", NAMESPACE, body=body, query={"fieldManager": "kubectl"}))
 
-    def make_connection(self, namespace: str = SYSTEM, name: str = "headgate-connection") -> None:
-        """The chart's Secret."""
-        variables = {"CONTACT_POINTS": "10.0.0.1", "DATA_CENTER": "dc1", "KEYSPACE": KEYSPACE}
+    def make_connection(self, namespace: str = SYSTEM, name: str = "headgate-connection", **more: str) -> None:
+        """The chart's Secret, or another one; with more keys if some are passed."""
+        variables = {"CONTACT_POINTS": "10.0.0.1", "DATA_CENTER": "dc1", "KEYSPACE": KEYSPACE, **more}
         data = {key: base64.b64encode(value.encode()).decode() for key, value in variables.items()}
         body = {
             "apiVersion": "v1",
@@ -191,6 +194,7 @@ class Running:
         self._elected = elected
         self.has_ended = False
         """By itself: it lost the Lease."""
+        self.settings: Mapping[str, Any] = {}
         self.operator: Operator | None = None
         self.leading: LeaderElection | None = None
 
@@ -227,6 +231,7 @@ class Running:
             image="headgate:0.1.0",
             supported=frozenset(ENGINE_MODULES),
         )
+        settings = replace(settings, **self.settings)
         self.operator = Operator(settings, ports)
         if self.leading is None:
             await self._work(self.operator, port)
@@ -249,6 +254,8 @@ class Running:
 
     async def _open(self, settings: ConnectionSettings) -> tuple[ProcessContext, SchemaOfCluster]:
         process = self.process
+        if any(point.host in self.scene.swallowing for point in settings.contact_points):
+            await asyncio.Event().wait()
         store = SimulatedStore(self.scene.ring, process)
         clock = Clock(store, source=SimulatedTime(process))
         await clock.__aenter__()

@@ -74,6 +74,27 @@ CASES: Mapping[str, Values] = {
             "graphite": {"address": "graphite:2003", "prefix": "prod.headgate"},
         }
     },
+    "workers with a role of their own": {
+        "connection": {
+            "username": "headgate",
+            "password": "may-drop",
+            "workers": {"username": "worker", "password": "may-not"},
+            "namespaces": {
+                "matchLabels": {"team": "shop"},
+                "matchExpressions": [{"key": "stage", "operator": "In", "values": ["live", "test"]}],
+            },
+        }
+    },
+    "workers with a Secret of their own": {
+        "connection": {
+            "contactPoints": [],
+            "existingSecret": "our-cassandra",
+            "workers": {"existingSecret": "our-cassandra-workers"},
+        }
+    },
+    "room for many tables": {"tables": {"max": 900, "maxPerNamespace": 90}},
+    "explanations for tenants": {"inspection": {"tlsSecret": "headgate-inspection"}},
+    "authors without a question": {"admissionPolicy": {"enabled": False}},
     "a Secret that is there": {"connection": {"contactPoints": [], "existingSecret": "our-cassandra"}},
     "a Cassandra for trying out": {
         "connection": {"contactPoints": []},
@@ -96,12 +117,14 @@ CASES: Mapping[str, Values] = {
         "networkPolicy": {
             "enabled": True,
             "metricsFrom": [PEER],
+            "inspectionFrom": [PEER],
             "cassandra": [{"ipBlock": {"cidr": "10.0.0.0/8"}}],
             "cassandraPort": 9142,
             "apiServer": [{"ipBlock": {"cidr": "10.1.0.1/32"}}],
             "apiServerPorts": [8443],
             "workersOf": ["default"],
-        }
+        },
+        "inspection": {"tlsSecret": "headgate-inspection"},
     },
     "everything for Prometheus and Grafana": {
         "metrics": {
@@ -136,6 +159,29 @@ MISTAKES: Mapping[str, Mistake] = {
     "nothing": Mistake({"connection": {"contactPoints": []}}, NO_WAY),
     "two ways": Mistake(
         {"cassandra": {"enabled": True}}, "set one of connection.contactPoints and cassandra.enabled"
+    ),
+    "a role of workers beside a Secret": Mistake(
+        {"connection": {**SECRET, "workers": {"username": "a", "password": "b"}}},
+        "connection.workers.username and connection.existingSecret are both set",
+    ),
+    "the operator's Secret for workers": Mistake(
+        {"connection": {**SECRET, "workers": {"existingSecret": "ours"}}},
+        "connection.workers.existingSecret is the operator's own Secret",
+    ),
+    "two ways for workers": Mistake(
+        {"connection": {"workers": {"existingSecret": "theirs", "username": "a", "password": "b"}}},
+        "connection.workers.existingSecret and connection.workers.username are both set",
+    ),
+    "a role of workers without a password": Mistake(
+        {"connection": {"workers": {"username": "a"}}},
+        "connection.workers.username and connection.workers.password belong together",
+    ),
+    "the operator's role for workers": Mistake(
+        {"connection": {"username": "a", "password": "b", "workers": {"username": "a", "password": "b"}}},
+        "connection.workers.username is connection.username",
+    ),
+    "a selector that selects nothing": Mistake(
+        {"connection": {"namespaces": {"team": "shop"}}}, "'/connection/namespaces'"
     ),
     "a password beside a Secret": Mistake(
         {"connection": {**SECRET, "password": "x"}}, "connection.password and connection.existingSecret are both set"

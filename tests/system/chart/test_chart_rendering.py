@@ -11,13 +11,16 @@ import yaml
 
 from dev.cluster.helm import CHART, Helm
 from headgate.api.read.parse import check_resource
-from headgate_operator.install.rbac import AT_HOME, DRIVING, EVERYWHERE, rules
+from headgate_operator.install.rbac import AT_HOME, DRIVING, EVERYWHERE, REVIEWING, rules
 from headgate_operator.manifests.pod import CONNECTION_FILES, CONNECTION_KEYS
+from headgate_operator.model.label_selector import parse_selector
 from headgate_operator.model.names import CONNECTION_COPY, SPARK_ACCOUNT
+from headgate_operator.process.serving_certificate import FOLDER
 from tests.system.chart.cases import CASES, rendered
 
 Document = Mapping[str, Any]
-CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding"}
+POLICIES = {"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"}
+CLUSTER_WIDE = {"ClusterRole", "ClusterRoleBinding", *POLICIES}
 
 
 def of_kind(documents: list[dict[str, Any]], kind: str, part: str = "") -> list[dict[str, Any]]:
@@ -120,6 +123,23 @@ def test_the_operator_may_what_its_code_states(helm: Helm) -> None:
     assert list(DRIVING) == the(documents, "ClusterRole", SPARK_ACCOUNT)["rules"]
 
 
+def test_the_operator_reviews_tokens_only_where_tenants_may_ask_it(helm: Helm) -> None:
+    documents = rendered(helm, CASES["explanations for tenants"])
+    assert rules((*EVERYWHERE, *REVIEWING)) == the(documents, "ClusterRole", "headgate-operator")["rules"]
+    environment, closed = (environment_of(operator_of(each)) for each in (documents, rendered(helm, {})))
+    assert ("0.0.0.0:9093", None) == tuple(each.get("HEADGATE_INSPECTION_LOGIN") for each in (environment, closed))
+    assert {"127.0.0.1:9092"} == {each["HEADGATE_INSPECTION"] for each in (environment, closed)}
+    (folder,) = (each for each in operator_of(documents)["volumeMounts"] if each["name"] == "inspection")
+    assert FOLDER == folder["mountPath"]
+
+
+def test_authors_are_asked_about_unless_that_is_switched_off(helm: Helm) -> None:
+    def policies(case: str) -> set[str]:
+        return POLICIES & {each["kind"] for each in rendered(helm, CASES[case])}
+
+    assert (POLICIES, set()) == (policies("the least"), policies("authors without a question"))
+
+
 def test_two_processes_of_the_operator_stand_apart_and_are_not_drained_together(helm: Helm) -> None:
     documents = rendered(helm, {})
     deployment, budget = the(documents, "Deployment"), the(documents, "PodDisruptionBudget")
@@ -174,7 +194,13 @@ def test_pull_secrets_reach_every_pod_of_the_chart(helm: Helm) -> None:
 
 def test_the_operator_is_given_by_which_secrets_workers_pull(helm: Helm) -> None:
     args = operator_of(rendered(helm, CASES["a registry of one's own"]))["args"]
-    assert ["--qps=100", "--pull-secret=pull-one", "--pull-secret=pull-two"] == args
+    bounds = ["--qps=100", "--tables-max=300", "--namespace-tables-max=150"]
+    assert [*bounds, "--pull-secret=pull-one", "--pull-secret=pull-two"] == args
+
+
+def test_the_operator_is_given_the_bounds_on_tables(helm: Helm) -> None:
+    args = operator_of(rendered(helm, CASES["room for many tables"]))["args"]
+    assert ["--qps=100", "--tables-max=900", "--namespace-tables-max=90"] == args
 
 
 # ---- the connection
@@ -197,6 +223,26 @@ def test_a_secret_that_is_there_is_named_and_none_is_made(helm: Helm) -> None:
     documents = rendered(helm, CASES["a Secret that is there"])
     assert [] == of_kind(documents, "Secret")
     assert "our-cassandra" == environment_of(operator_of(documents))["HEADGATE_CONNECTION_SECRET"]
+
+
+def test_workers_get_a_secret_that_differs_from_the_operator_s_in_its_credentials_alone(helm: Helm) -> None:
+    documents = rendered(helm, CASES["workers with a role of their own"])
+    operator = decoded(the(documents, "Secret", CONNECTION_COPY))
+    workers = decoded(the(documents, "Secret", "headgate-workers"))
+    assert ("worker", "may-not") == (workers["USERNAME"], workers["PASSWORD"])
+    assert workers == {**operator, "USERNAME": "worker", "PASSWORD": "may-not"}
+    environment = environment_of(operator_of(documents))
+    assert "headgate-workers" == environment["HEADGATE_WORKERS_SECRET"]
+    selector = parse_selector(environment["HEADGATE_CONNECTION_NAMESPACES"])
+    labels = {"team": "shop", "stage": "live"}
+    assert (True, False) == (selector.matches(labels), selector.matches({**labels, "stage": "idle"}))
+
+
+def test_the_pod_of_helm_test_has_the_credentials_of_workers(helm: Helm) -> None:
+    documents = rendered(helm, CASES["workers with a Secret of their own"])
+    text = yaml.safe_dump(the(documents, "Pod", "test"))
+    assert (True, False) == ("our-cassandra-workers" in text, "our-cassandra\n" in text)
+    assert "our-cassandra-workers" == environment_of(operator_of(documents))["HEADGATE_WORKERS_SECRET"]
 
 
 def test_no_password_stands_anywhere_but_in_the_secret(helm: Helm) -> None:

@@ -45,7 +45,7 @@ BULK: Spec = {
     "to": "1h",
     "where": "true",
     "rate": "100/s",
-    "spark": {"image": "spark:1", "driver": {"cores": 1}, "executor": {"cores": 1}, "conf": {"a": "b"}},
+    "spark": {"image": "spark:1", "driver": {"cores": 1}, "executor": {"cores": 1}, "conf": {"spark.a": "b"}},
 }
 SINK: Spec = {
     "name": "archive",

@@ -69,7 +69,7 @@ def guarded_cassandra(kubernetes: KubernetesUnderTest) -> Iterator[Cassandra]:
         pytest.skip("needs root: without it no container runs")
     made = certificates((f"ip:{kubernetes.host_address}",))
     with Cassandra.start(address=str(kubernetes.host_address), tls=made) as server:
-        (grants,) = (example for example in examples_of("security.md") if example.language == "cql")
+        grants = next(example for example in examples_of("security.md") if example.language == "cql")
         for statement in grants.text.replace("'dc1'", f"'{server.environment()['DATA_CENTER']}'").split(";"):
             if statement.strip():
                 server.cql(statement)

@@ -179,6 +179,8 @@ ACCEPTED: tuple[tuple[str, dict[str, Any]], ...] = (
     ("Queue", {}),
     ("Queue", {"consumers": [{**_CONSUMER, "template": {"spec": _PATCH}}]}),
     ("Queue", {"bulk": [{**_BULK, "spark": {"driver": {"env": None, "template": {"spec": _PATCH}}}}]}),
+    ("Queue", {"bulk": [{**_BULK, "spark": {"conf": {"spark.sql.shuffle.partitions": "8", "spark.hadoop.a": "b"}}}]}),
+    ("Queue", {"bulk": [{**_BULK, "mode": "drain", "sink": {"format": "headgate", "path": "other"}}]}),
     ("Queue", {"bulk": [{**_BULK, "spark": {"executor": {"template": None, "cores": 2, "memory": "2g"}}}]}),
     ("Queue", {"shards": 1024, "retention": "3650d", "delay": "3650d", "maxReceives": 1000, "maxMessageSize": "8Mi"}),
     ("Queue", {"retention": "1d", "visibilityTimeout": "24h"}),
@@ -233,7 +235,12 @@ ACCEPTED: tuple[tuple[str, dict[str, Any]], ...] = (
                     "mode": "export",
                     "schedule": "0 2 * * *",
                     "sink": {"format": "jdbc", "path": "jdbc:x", "options": {"dbtable": "t"}},
-                    "spark": {"image": "i", "driver": {"cores": 1}, "executor": {"instances": 2}, "conf": {"a": "b"}},
+                    "spark": {
+                        "image": "i",
+                        "driver": {"cores": 1},
+                        "executor": {"cores": 2},
+                        "conf": {"spark.a": "b"},
+                    },
                 },
             ]
         },

@@ -22,6 +22,7 @@ from headgate_operator.decide.resource import decide
 from headgate_operator.manifests.document_diff import differences, quantity
 from headgate_operator.manifests.strategic_merge import merge
 from tests.kit.operator_world import ROUNDS_MAX, TinyWorld, resource_document
+from tests.unit.api.api_cases import shape_cases
 
 DECIDED_WITHIN_S = 0.020
 REFUSED_WITHIN_S = 0.1
@@ -273,3 +274,17 @@ def test_a_long_text_is_no_amount() -> None:
     assert quantity("1" * 64) is not None
     assert quantity("1" * 65) is None
     assert cpu_s(lambda: quantity("1" * 100_000 + "x")) < 0.01
+
+
+@pytest.mark.parametrize("unit", ["a", "-", "a.", ":", "a:", "1s", "*,", "0 ", "1-", "/", "%"])
+def test_no_text_of_a_spec_takes_long_to_check(unit: str) -> None:
+    """Each shape on a text that is as long as a spec may be, and wrong at its end."""
+    text = (unit * SPEC_BYTES_MAX)[: SPEC_BYTES_MAX - 1_000] + "!"
+    slow = []
+    for case in shape_cases():
+        document = case.with_value(text)
+        began = time.process_time()
+        check_resource(document)
+        if time.process_time() - began > REFUSED_WITHIN_S:
+            slow.append(case.path)
+    assert [] == slow

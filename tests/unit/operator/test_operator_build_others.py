@@ -201,6 +201,19 @@ def test_driver_and_executor_are_patched_and_keep_our_labels_and_account() -> No
     assert {"spark.kubernetes.executor.deleteOnTermination": "false"} == document["sparkConf"]
 
 
+def test_a_hostile_driver_moves_neither_its_account_nor_the_cluster_of_its_executors() -> None:
+    hostile = {
+        "serviceAccount": "admin",
+        "kubernetesMaster": "k8s://evil",
+        "template": {"spec": {"serviceAccountName": "admin", "serviceAccount": "admin"}},
+    }
+    spec = run(driver=hostile, executor=hostile)["spec"]
+    for role, account in (("driver", "headgate-spark"), ("executor", "headgate-worker")):
+        pod = spec[role]["template"]["spec"]
+        assert (account, account) == (spec[role]["serviceAccount"], pod["serviceAccountName"])
+        assert (False, False) == ("serviceAccount" in pod, "kubernetesMaster" in spec[role])
+
+
 def test_both_roles_reach_cassandra_and_are_restricted() -> None:
     for role in ("driver", "executor"):
         pod = run()["spec"][role]["template"]["spec"]

@@ -216,7 +216,7 @@ def test_while_a_namespace_s_resources_are_parsed_others_have_their_turn() -> No
         sources = SimpleNamespace(
             cache=objects,
             store=SimpleNamespace(is_active=lambda *_: None),
-            connections=SimpleNamespace(source=nothing, has_own=own),
+            connections=SimpleNamespace(source=nothing, has_own=own, admits=lambda _: True),
             secrets=SimpleNamespace(known=lambda *_: SimpleNamespace(document=None)),
         )
         observer = Observer(cast(Sources, sources), SETTINGS, now_us=lambda: NOW_US)

@@ -84,10 +84,17 @@ def test_they_listen_on_loopback_unless_another_address_is_given() -> None:
         context = process.main.make_context("headgate-operator", list(arguments))
         return process.given_by({"health": "off", "pull_secrets": (), **context.params})
 
-    assert ("127.0.0.1", 9092) == given().inspection
-    assert ("127.0.0.1", 7000) == given("--inspection", "7000").inspection
-    assert ("0.0.0.0", 7000) == given("--inspection", "0.0.0.0:7000").inspection  # noqa: S104 - nothing listens there
-    assert given("--inspection", "off").inspection is None
+    def addresses(options: Any) -> Any:
+        return options.inspection.loopback, options.inspection.with_login
+
+    assert (("127.0.0.1", 9092), None) == addresses(given())
+    assert ("127.0.0.1", 7000) == given("--inspection", "7000").inspection.loopback
+    assert ("::1", 7000) == given("--inspection", "[::1]:7000").inspection.loopback
+    assert given("--inspection", "off").inspection.loopback is None
+    assert ("0.0.0.0", 9093) == given("--inspection-login", "9093").inspection.with_login  # noqa: S104 - not opened
+    for elsewhere in ("0.0.0.0:7000", "10.0.0.1:7000", "[::]:7000", "headgate-operator:7000"):
+        with pytest.raises(InvalidRequest, match="takes a loopback address only"):
+            given("--inspection", elsewhere)
     assert "127.0.0.1:9092" in CliRunner().invoke(process.main, ["--help"]).output
 
 

@@ -15,6 +15,7 @@ from typing import Any, cast
 
 import pytest
 
+from dev.servers.cassandra.tls import write_certificates
 from headgate.api.resources.reasons import Reason
 from headgate.applying.decide_steps import TooManyTables
 from headgate.errors import HeadgateError, Unavailable
@@ -25,7 +26,17 @@ from headgate.store.schema import KeyspaceUnfit, SchemaRightsMissing
 from headgate_operator.cluster.port import ApiObject, Denial, Denied
 from headgate_operator.manifests.pod import CONNECTION_FILES, CONNECTION_KEYS
 from headgate_operator.store.secret_cache import BELIEVED_S, FRESH_S, SecretRead, Secrets, digest_of, plain_values
-from headgate_operator.store.sessions import AGAIN_S, IDLE_S, Sessions, TooManyConnections, failure_of
+from headgate_operator.store.sessions import (
+    AGAIN_S,
+    IDLE_S,
+    OPEN_WITHIN_S,
+    PATIENCE_S,
+    PER_NAMESPACE_MAX,
+    ConnectionOpening,
+    Sessions,
+    TooManyConnections,
+    failure_of,
+)
 from tests.kit.simulated_world import World
 
 VALUES = {"CONTACT_POINTS": "10.0.0.1"}
@@ -93,14 +104,77 @@ def test_one_that_nobody_uses_makes_room_and_one_in_use_does_not() -> None:
     async def work() -> None:
         cassandras = Cassandras()
         sessions = sessions_of(cassandras, most=2)
-        await sessions.reach("a", VALUES)
-        await sessions.reach("b", VALUES)
+        await sessions.reach("a", VALUES, owner="shop")
+        await sessions.reach("b", VALUES, owner="shop")
         with pytest.raises(TooManyConnections):
-            await sessions.reach("c", VALUES)
+            await sessions.reach("c", VALUES, owner="shop")
         await asyncio.sleep(IDLE_S)
         assert sessions.of("b") is not None
-        await sessions.reach("c", VALUES)
+        await sessions.reach("c", VALUES, owner="shop")
         assert (None, 1) == (sessions.of("a"), cassandras.closed)
+
+    run(work())
+
+
+def test_a_hostile_namespace_takes_no_place_of_others_and_never_the_chart_s() -> None:
+    async def work() -> None:
+        cassandras = Cassandras()
+        sessions = sessions_of(cassandras, most=PER_NAMESPACE_MAX + 1)
+        result = await asyncio.gather(
+            *(sessions.reach(f"evil-{number}", VALUES, owner="evil") for number in range(50)), return_exceptions=True
+        )
+        refused = [each for each in result if isinstance(each, TooManyConnections)]
+        assert (50 - PER_NAMESPACE_MAX, PER_NAMESPACE_MAX) == (len(refused), len(cassandras.opened))
+        assert "namespace=evil" in str(refused[0])
+        await sessions.reach("a", VALUES, owner="shop")
+        await sessions.reach("chart", VALUES)
+        with pytest.raises(TooManyConnections):
+            await sessions.reach("b", VALUES, owner="another")
+
+    run(work())
+
+
+def test_nobody_waits_long_for_a_cassandra_that_swallows_packets() -> None:
+    async def work() -> None:
+        ended: list[str] = []
+        loop = asyncio.get_running_loop()
+
+        async def hang(_: Any) -> Any:
+            await asyncio.Event().wait()
+
+        sessions = Sessions(hang, now_s=loop.time, ended=ended.append)
+        began_s = loop.time()
+        result = await asyncio.gather(
+            *(sessions.reach("a", VALUES, owner="evil") for _ in range(20)), return_exceptions=True
+        )
+        assert ([ConnectionOpening] * 20, PATIENCE_S) == ([type(each) for each in result], loop.time() - began_s)
+        for _ in range(20):
+            with pytest.raises(ConnectionOpening):
+                await sessions.reach("a", VALUES, owner="evil")
+        assert PATIENCE_S == loop.time() - began_s
+        await asyncio.sleep(OPEN_WITHIN_S)
+        assert ["a"] == ended
+        with pytest.raises(Unavailable, match="Cassandra does not answer"):
+            await sessions.reach("a", VALUES, owner="evil")
+        await asyncio.sleep(AGAIN_S)
+        with pytest.raises(ConnectionOpening) as again:
+            await sessions.reach("a", VALUES, owner="evil")
+        assert isinstance(again.value.previous, Unavailable)
+        await sessions.close()
+
+    run(work())
+
+
+def test_of_contents_that_are_changed_again_and_again_nothing_is_kept() -> None:
+    async def work() -> None:
+        cassandras = Cassandras()
+        cassandras.fails = True
+        sessions = sessions_of(cassandras)
+        for number in range(20):
+            with pytest.raises(Unavailable):
+                await sessions.reach(f"evil-{number}", VALUES, owner="evil")
+            await asyncio.sleep(IDLE_S)
+        assert sessions.known_total <= 2
 
     run(work())
 
@@ -155,6 +229,68 @@ def test_a_secret_cannot_make_the_operator_open_a_file_of_its_own_pod(name: str,
     )  # fmt: skip
     nothing_named = "TlsSettings(ca=None, certificate=None, key=None)"
     assert (f"{nothing_named}\n3\n", "") == (done.stdout, done.stderr)
+
+
+HOSTILE_KEY = """
+import asyncio, base64, sys
+from pathlib import Path
+from headgate_operator.store.sessions import Sessions
+
+def der(tag, *parts):
+    body = b"".join(parts)
+    return bytes([tag, len(body)] if len(body) < 128 else [tag, 0x81, len(body)]) + body
+
+def oid(text):
+    return der(6, bytes.fromhex(text))
+
+rounds = der(2, (2**31 - 1).to_bytes(4, "big"))
+digest = der(0x30, oid("2a864886f70d0209"), der(5))
+kdf = der(0x30, oid("2a864886f70d01050c"), der(0x30, der(4, b"s" * 16), rounds, digest))
+cipher = der(0x30, oid("60864801650304012a"), der(4, b"i" * 16))
+key = der(0x30, der(0x30, oid("2a864886f70d01050d"), der(0x30, kdf, cipher)), der(4, b"x" * 64))
+label = "ENCRYPTED PRIVATE KEY-----"
+pem = f"-----BEGIN {label}\\n{base64.encodebytes(key).decode()}-----END {label}\\n"
+
+async def reach(certificate, folder):
+    sessions = Sessions(None, now_s=asyncio.get_running_loop().time, folder=Path(folder))
+    values = {"CONTACT_POINTS": "10.0.0.1", "USE_SSL": "true", "tls.key": pem}
+    values["tls.crt"] = Path(certificate).read_text()
+    try:
+        await sessions.reach("a", values)
+    except Exception as error:
+        print(type(error).__name__)
+
+asyncio.run(reach(*sys.argv[1:]))
+"""
+
+
+def test_a_key_that_takes_hours_to_decrypt_does_not_hold_the_operator_up(tmp_path: Path) -> None:
+    write_certificates(tmp_path, ())
+    done = subprocess.run(
+        [sys.executable, "-c", HOSTILE_KEY, str(tmp_path / "tls.crt"), str(tmp_path / "own")],
+        capture_output=True, text=True, check=False, timeout=20,
+    )  # fmt: skip
+    assert ("InvalidConnectionSettings\n", "") == (done.stdout, done.stderr)
+
+
+HOSTILE_SETTINGS = """
+import sys
+from headgate.store.cassandra.settings import InvalidConnectionSettings, read_secret_settings
+
+hostile = {"points": ":" * 500_000 + "!", "many": "a," * 500_000, "long": "a" * 500_000 + "-", "open": "[" * 500_000}
+try:
+    read_secret_settings({"CONTACT_POINTS": hostile[sys.argv[1]]})
+except InvalidConnectionSettings as error:
+    print(len(str(error)) < 1_000)
+"""
+
+
+@pytest.mark.parametrize("which", ["points", "many", "long", "open"])
+def test_contact_points_that_take_long_to_parse_do_not_hold_the_operator_up(which: str) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", HOSTILE_SETTINGS, which], capture_output=True, text=True, check=False, timeout=20
+    )
+    assert ("True\n", "") == (done.stdout, done.stderr)
 
 
 def test_every_value_of_a_secret_that_is_read_counts_in_its_digest() -> None:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
-from headgate_spark.jobs.request import JobRequest, JobWrong, SinkRequest, bulk_of, parse_time_us, rate_of, request_of
+from headgate.store.catalogue.entry import Entry, Name
+from headgate_spark.jobs.request import (
+    JobRequest,
+    JobWrong,
+    SinkRequest,
+    bulk_of,
+    bulk_of_entry,
+    parse_time_us,
+    rate_of,
+    request_of,
+)
 
 NOW_US = 1_800_000_000_000_000
 
@@ -56,6 +67,19 @@ def test_a_job_that_cannot_be_done_is_refused_in_one_line(fields: dict[str, Any]
         request_of("shop/emails", bulk_of(job(**fields)))
     assert message in str(refused.value)
     assert 1 == len(str(refused.value).splitlines())
+
+
+@pytest.mark.parametrize(
+    ("path", "is_taken"), [("b", True), ("shop/b", True), ("evil/b", False), ("/b", False), ("shop/x/b", False)]
+)
+def test_a_job_of_the_catalogue_puts_into_no_other_namespace(path: str, is_taken: bool) -> None:
+    jobs = [job(mode="drain", sink={"format": "headgate", "path": path})]
+    entry = cast(Entry, SimpleNamespace(spec={"bulk": jobs}, name=Name("Queue", "shop", "emails")))
+    if is_taken:
+        assert "shop/b" == request_of("shop/emails", bulk_of_entry(entry, "nightly")).target
+    else:
+        with pytest.raises(JobWrong, match="a queue of another namespace"):
+            bulk_of_entry(entry, "nightly")
 
 
 def test_times_are_reported_or_counted_back() -> None:

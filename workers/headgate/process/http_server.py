@@ -6,6 +6,7 @@ The process's own event loop serves it, so a loop that hangs does not answer, an
 from __future__ import annotations
 
 import errno
+import ssl
 from collections.abc import Callable, Sequence
 from typing import Final
 
@@ -57,11 +58,13 @@ class HttpServer:
         purpose: str = "probes and metrics",
         option: str = "--health",
         body_max: int = BODY_MAX,
+        tls: ssl.SSLContext | None = None,
     ) -> None:
         self._routes = routes
         self._purpose = purpose
         self._option = option
         self._body_max = body_max
+        self._tls = tls
         self._runner: web.AppRunner | None = None
         self.port = 0
 
@@ -73,11 +76,11 @@ class HttpServer:
         await self._runner.setup()
         try:
             try:
-                await web.TCPSite(self._runner, host, port, backlog=16).start()
+                await web.TCPSite(self._runner, host, port, backlog=16, ssl_context=self._tls).start()
             except OSError as error:
                 if error.errno != errno.EADDRINUSE or not may_move:
                     raise
-                await web.TCPSite(self._runner, host, 0, backlog=16).start()
+                await web.TCPSite(self._runner, host, 0, backlog=16, ssl_context=self._tls).start()
         except OSError as error:
             await self.close()
             raise EnvironmentProblem(

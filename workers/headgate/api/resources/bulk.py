@@ -21,7 +21,8 @@ class Sink(Model):
     """The form that Spark writes. `parquet`, `json`, `csv`, `orc` and `headgate` (a queue) get each message exactly
     once, even if the job is killed and restarted. `jdbc` gets each message at least once."""
     path: Annotated[str, StringConstraints(min_length=1, max_length=2048)]
-    """The target: a path such as s3a://bucket/emails, a JDBC URL, or namespace/queue for headgate."""
+    """The target: a path such as s3a://bucket/emails, a JDBC URL, or for headgate the name of a Queue of
+    this namespace."""
     options: dict[Annotated[str, StringConstraints(max_length=128)], Text] | None = Field(None, max_length=64)
     """Options of Spark's writer. Put secrets into a Secret, not here."""
 
@@ -38,7 +39,8 @@ class Spark(Model):
     """A patch of the SparkApplication's `spec.executor`: instances, cores, memory, env, template. At most 16 KiB of
     JSON, and 200 items per list."""
     conf: dict[Annotated[str, StringConstraints(max_length=256)], Text] | None = Field(None, max_length=256)
-    """Spark's configuration, such as spark.sql.shuffle.partitions."""
+    """Spark's configuration, such as spark.sql.shuffle.partitions. Keys that set the master, the namespace, the
+    account or pod templates are refused."""
 
 
 class Bulk(Model):

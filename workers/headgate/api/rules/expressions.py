@@ -135,6 +135,32 @@ def unchanged(path: str, default: Scalar | None, *, duration: bool = False) -> P
     return Predicate(_bound("d", value.cel(), inner), holds)
 
 
+def lacks_text(path: str, text: str) -> Predicate:
+    """A text does not contain another one."""
+
+    def holds(subject: Json, _: Json) -> bool:
+        value = read_path(subject, path)
+        return not isinstance(value, str) or text not in value
+
+    return Predicate(_if_set(path, f"!self.{path}.contains({quoted(text)})"), holds)
+
+
+def keys_begin_with(path: str, prefix: str, *, excluded: Sequence[str]) -> Predicate:
+    """Each key of a map begins with a text, and none with one of the others. (By `startsWith`, which costs what the
+    prefix is long: a pattern would be paid for by the longest key that the API server can imagine.)"""
+
+    def holds(subject: Json, _: Json) -> bool:
+        keys = read_path(subject, path)
+        return not isinstance(keys, Mapping) or all(
+            not isinstance(key, str) or (key.startswith(prefix) and not key.startswith(tuple(excluded)))
+            for key in keys
+        )
+
+    none_of = " && ".join(f"!k.startsWith({quoted(each)})" for each in excluded)
+    each = f"k.startsWith({quoted(prefix)}) && {none_of}"
+    return Predicate(_if_set(path, f"self.{path}.all(k, {each})"), holds)
+
+
 # ---- the resource's own name
 
 

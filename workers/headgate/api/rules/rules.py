@@ -272,7 +272,40 @@ _QUEUE: Final = (
     ),
 )
 
+SPARK_CONF: Final = "spark."
+SPARK_CONF_EXCLUDED: Final = (
+    "spark.master",
+    "spark.submit.",
+    "spark.kubernetes.namespace",
+    "spark.kubernetes.context",
+    "spark.kubernetes.authenticate.",
+    "spark.kubernetes.driver.master",
+    "spark.kubernetes.driver.pod.",
+    "spark.kubernetes.driver.podTemplate",
+    "spark.kubernetes.executor.pod.",
+    "spark.kubernetes.executor.podTemplate",
+    "spark.kubernetes.file.upload.",
+)
+"""Where a job runs, as which account, by which pod templates, and which files of the submitting pod go with it. The
+Spark operator submits with rights in every namespace that it serves, so these decide what a job may do."""
+
 _BULK: Final = (
+    Rule(
+        "bulk.spark.conf",
+        "spec.bulk[]",
+        "spark.conf",
+        "keys begin with `spark.`, and none sets the master, namespace, account, pod templates or uploads: remove "
+        "spark.master, spark.submit.*, spark.kubernetes.namespace, .context, .authenticate.*, .file.upload.*, "
+        ".driver.master, .driver.pod.*, .executor.pod.* and podTemplate*",
+        e.keys_begin_with("spark.conf", SPARK_CONF, excluded=SPARK_CONF_EXCLUDED),
+    ),
+    Rule(
+        "bulk.sink.headgate",
+        "spec.bulk[]",
+        "sink.path",
+        "a sink of format headgate is a Queue of this namespace; write its name alone",
+        e.implies(e.compare(e.Value("sink.format", ""), "==", "headgate"), e.lacks_text("sink.path", "/")),
+    ),
     Rule(
         "bulk.trigger",
         "spec.bulk[]",

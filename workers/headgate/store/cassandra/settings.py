@@ -28,6 +28,9 @@ MOUNTED = {"SSL_CA": "ca.crt", "SSL_CERT": "tls.crt", "SSL_KEY": "tls.key"}
 """The file names in SSL_DIRECTORY, where a Secret is mounted: existing files count as named."""
 NATIVE_PORT = 9042
 KEYSPACE = "headgate"
+CONTACT_POINTS_MAX = 256
+ADDRESS_MAX = 300
+"""Characters; a name of DNS has at most 253."""
 
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9a-fA-F:.]*:[0-9a-fA-F:.]*(%[A-Za-z0-9._-]+)?")
 _KEYSPACE = re.compile(r"[a-z][a-z0-9_]{0,47}")
@@ -241,7 +244,9 @@ def _pair_faults(given: _Given, first: str, second: str, remedy: str) -> Iterato
 
 def _parse_contact_points(name: str, text: str) -> list[Address | str]:
     """Each address, or its fault."""
-    parts = [part.strip() for part in text.split(",")]
+    parts = [part.strip() for part in text.split(",", CONTACT_POINTS_MAX)]
+    if len(parts) > CONTACT_POINTS_MAX:
+        return [f"{name} names more than {CONTACT_POINTS_MAX} nodes: a few of them lead to the others"]
     if not any(parts):
         return [f"{name} is not set: name nodes of your Cassandra as host[:port], separated by commas"]
     parsed = (_parse_address(part) if part else "" for part in parts)
@@ -250,7 +255,9 @@ def _parse_contact_points(name: str, text: str) -> list[Address | str]:
 
 
 def _parse_address(part: str) -> Address | str:
-    """The address, or its fault."""
+    """The address, or its fault. A longer text is not read: it may come from a Secret of anybody."""
+    if len(part) > ADDRESS_MAX:
+        return f"{part[:40]}...: longer than an address"
     host, port = part, ""
     if part.startswith("["):
         host, closed, rest = part[1:].partition("]")
@@ -309,9 +316,14 @@ def _content_faults(given: _Given) -> Iterator[str]:
             yield f"{given.name('SSL_CA')}={path}: contains no PEM certificate"
     certificate, key = given.get("SSL_CERT"), given.get("SSL_KEY")
     if certificate and key:
+        files = f"{given.name('SSL_CERT')}={certificate}, {given.name('SSL_KEY')}={key}"
+        fault = f"{files}: not a certificate and its key in PEM format without a password"
+        # An encrypted key is not even tried: its author chooses how many hours the decryption takes, and without a
+        # password OpenSSL would prompt on the terminal.
+        if b"ENCRYPTED" in Path(key).read_bytes():
+            yield fault
+            return
         try:
-            # An encrypted key is rejected: without a password OpenSSL would prompt on the terminal.
             context.load_cert_chain(certificate, key, password="")
         except ssl.SSLError:
-            files = f"{given.name('SSL_CERT')}={certificate}, {given.name('SSL_KEY')}={key}"
-            yield f"{files}: not a certificate and its key in PEM format without a password"
+            yield fault
