@@ -214,15 +214,20 @@ class Consumer(Member):
             self._check_for_broken(engine)
             visibility_us = round(plan.visibility_s * own.choice((0.5, 1, 1, 2)) * SECOND)
             try:
-                result = await engine.receive(own.randint(1, plan.limit), visibility_us=visibility_us, wait_us=SECOND)
+                with self.life.ledger.receiving(self.actor):
+                    result = await self._ask(engine, own, visibility_us)
+                    self._note(result, visibility_us)
             except HeadgateError:
                 await asyncio.sleep(0.3)
                 continue
             if result:
-                self._note(result, visibility_us)
                 for each in result:
                     await self._slots.acquire()
                     self.process.start(self._handle(engine, each, own.random()))
+
+    async def _ask(self, engine: TimelineQueue, own: Random, visibility_us: int) -> list[Delivery]:
+        limit = own.randint(1, self.life.plan.limit)
+        return await engine.receive(limit, visibility_us=visibility_us, wait_us=SECOND)
 
     def _note(self, result: Sequence[Delivery], visibility_us: int) -> None:
         self.life.ledger.delivered(self.actor, result, clock_us=self._clock_us(), visibility_us=visibility_us)
@@ -454,8 +459,8 @@ class Putter(Member):
 
     async def _reschedule(self, engine: TimelineQueue, message_id: str, due_us: int) -> None:
         """A restamped message is a message of its own; of the old one only a promise binds."""
-        tale = self.life.ledger.tale(message_id)
-        message = tale.put.message if tale.put is not None else NewMessage(b"")
+        put = self.life.ledger.tale(message_id).put
+        message = self.life.ledger.message(message_id) or NewMessage(b"")
         if message.once is not None:
             return  # a key stands for its first message alone
         payload = message.payload
@@ -468,9 +473,9 @@ class Putter(Member):
             return
         self.process.note("reschedule", payload.decode(), answer.value, ("new", new_id))
         if new_id is not None:
-            (put,) = self.life.ledger.trying([replace(message, due_us=due_us)], self.actor)
-            put.began_us = tale.put.began_us if tale.put is not None else put.began_us  # a purge goes by the first
-            self.life.ledger.acknowledged([put], [new_id])
+            since_us = None if put is None else put.began_us  # a purge goes by the first
+            tried = self.life.ledger.trying([replace(message, due_us=due_us)], self.actor, since_us=since_us)
+            self.life.ledger.acknowledged(tried, [new_id])
         if answer is Cancelled.CANCELLED:
             self.life.ledger.cancel_answered(message_id, answer)
         elif new_id is not None:

@@ -21,6 +21,7 @@ from headgate.engines.lanes import dispatcher
 from headgate.engines.timeline.lanes.make_lanes import make_lanes
 from headgate.engines.timeline.model.settings import TimelineSettings
 from headgate.engines.timeline.read import reading
+from tests.kit.client_history.judge import Asked
 from tests.kit.invariants import Ledger
 from tests.kit.simulated_store import Cluster
 from tests.kit.simulated_world import EPOCH_S, ProcessState, World
@@ -91,6 +92,8 @@ async def _life(world: World, plan: Plan) -> str | None:
         lambda: EPOCH_S * SECOND + round(world.now_s() * SECOND),
         retention_us=settings.retention_us,
         skew_us=SKEW_US_MAX,
+        max_receives=settings.max_receives if plan.has("dead letters") else None,
+        charges=True,
     )
     dead = dead_queue(settings) if plan.has("dead letters") else None
     life = Life(world, cluster, plan, settings, ledger, dead)
@@ -106,6 +109,7 @@ async def _life(world: World, plan: Plan) -> str | None:
         world.history.note("world", "it is calm now")
         calm_us = ledger.now_us()
         await _until_drained(life)
+        drained_us = ledger.now_us()
         if plan.has("resharding"):
             await _late_copies(life)
     finally:
@@ -114,9 +118,9 @@ async def _life(world: World, plan: Plan) -> str | None:
             task.cancel()
     if plan.has("late"):
         await _aftermath(life)
-    result = _judged(life, calm_us)
+    result = _judged(life, calm_us, drained_us)
     if not plan.faults and not plan.has("deaths"):  # else counts of producers that died lack their last second
-        result += [str(each) for each in ledger.check_balance(await _counted(life), dead=0)]
+        result += [str(each) for each in ledger.check_balance(await _counted(life))]
     return f"{len(result)} violations\n" + "\n".join(result[:10]) if result else None
 
 
@@ -284,18 +288,25 @@ async def _until_drained(life: Life) -> None:
             raise AssertionError(f"not drained {within_s:.0f} s after calm: {len(left)} rows are left\n{some}")
 
 
+def handling_s_max(plan: Plan) -> float:
+    """How long a handler that began in the storm may take, and its message stays hidden."""
+    return plan.visibility_s * (2 + (3 if plan.has("extends") else 0))
+
+
 def drained_within_s(life: Life) -> float:
     """How long the last of all may take: what is due last, hidden longest, and each death with its takeover."""
     plan = life.plan
-    hidden_s = 2 * plan.visibility_s + (3 * plan.visibility_s if plan.has("extends") else 0) + 16
-    deaths = sum(life.poison_of(each.message.payload) for each in life.ledger.puts)
+    hidden_s = handling_s_max(plan) + 16
+    deaths = sum(life.poison_of(each.payload) for each in life.ledger.messages_put.values())
     return DELAY_S + hidden_s + 60 + deaths * (plan.ttl_s + 10)
 
 
-def _judged(life: Life, calm_us: int) -> list[str]:
+def _judged(life: Life, calm_us: int, drained_us: int) -> list[str]:
+    """What did not hold. Consumers asked without a pause from the calm, or the last death, on; one that runs a suspect
+    asks for nothing else until its handler has ended."""
     there = {message_id for row in Disks(life.cluster, life.settings).undrained(2**62) for message_id in row.ids}
-    calm_us = max(calm_us, life.last_death_us)
-    matches = [*map(str, life.ledger.violations(there=there, calm_us=calm_us, late=life.left_to_repair))]
+    asked = Asked(max(calm_us, life.last_death_us) + round(handling_s_max(life.plan) * SECOND), drained_us)
+    matches = [*map(str, life.ledger.violations(there=there, asked=[asked], late=life.left_to_repair))]
     matches += life.broken
     if "stepped clocks" not in life.plan.faults:  # else the time of a hand-out cannot be known to the second
         matches += owners_break(life.ledger, life.settings, life.held)
