@@ -45,6 +45,7 @@ class Tried:
 
 LIVES = {
     "queues": "tests.simulation.timeline.timeline_weather",
+    "steady": "tests.simulation.timeline.steady",
     "counters": "tests.simulation.counters.counter_weather",
     "operator": "tests.simulation.operator.operator_weather",
 }

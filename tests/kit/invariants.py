@@ -27,7 +27,7 @@ from headgate.engines.contract import (
     Settled,
     Stats,
 )
-from headgate.errors import HeadgateError
+from headgate.errors import HeadgateError, OperationRefused
 from headgate.store.store import NotSent
 from tests.kit.client_history.history import DeliveryRecord, History, MessageRecord, PutRecord
 from tests.kit.client_history.judge import Asked, Judge, Promises, Violation
@@ -86,7 +86,7 @@ class Ledger:
     def not_acknowledged(self, puts: Sequence[PutRecord], error: BaseException) -> None:
         """They were not answered with ids: they may be there or not, unless nothing was sent."""
         for put in puts:
-            self._record("not put", put.producer, put=put.name, sure=isinstance(error, NotSent))
+            self._record("not put", put.producer, put=put.name, sure=isinstance(error, NotSent | OperationRefused))
 
     async def put(
         self,
@@ -111,10 +111,10 @@ class Ledger:
     # ---- recorded by consumers
 
     @contextmanager
-    def receiving(self, actor: str) -> Iterator[None]:
+    def receiving(self, actor: str, *, visibility_us: int) -> Iterator[None]:
         """A receive is under way; within, its deliveries are recorded."""
         call = self._name()
-        self._record("receiving", actor, call=call)
+        self._record("receiving", actor, call=call, hides_us=visibility_us)
         try:
             yield
         except HeadgateError:

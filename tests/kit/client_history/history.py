@@ -6,7 +6,7 @@ is built from events, one JSON object each, which have `at` (us), `actor`, `what
     putting      put, call, producer, content; group, once, scope, due_us; since_us
     put          put, id                        acknowledged
     not put      put, sure                      sure: nothing was sent, so nothing may come
-    receiving    call                           a receive begins
+    receiving    call, hides_us                 a receive with this visibility begins
     received     call, how                      messages, cancelled (it gave nothing), failed (it may have given some)
     given        id, receipt, content, group, attempt, due_us, put_us, given_us, until_us, early; epoch, suspect
     asking       settle, receipt, how           ack, nack, reject, extend; charged, hides_us
@@ -110,7 +110,16 @@ class ReceiveRecord:
 
     actor: str
     began_us: int
+    hides_us: int
     how: str | None = None
+    ended_us: int | None = None
+
+    @property
+    def may_have_lost_one(self) -> bool:
+        """Whether it may have been given a message that it did not return: its answer was lost, or it took longer
+        than the message was hidden."""
+        ended_us = 2**62 if self.ended_us is None else self.ended_us
+        return self.how in (None, "failed") or ended_us - self.began_us > self.hides_us
 
 
 @dataclass(eq=False)
@@ -218,12 +227,13 @@ class History:
     def _on_not_put(self, at_us: int, actor: str, *, put: str, sure: bool = False) -> None:
         self._puts[put].is_unsent = sure
 
-    def _on_receiving(self, at_us: int, actor: str, *, call: str) -> None:
-        self._receives[call] = ReceiveRecord(actor, at_us)
+    def _on_receiving(self, at_us: int, actor: str, *, call: str, hides_us: int) -> None:
+        self._receives[call] = ReceiveRecord(actor, at_us, hides_us)
         self.receives.append(self._receives[call])
 
     def _on_received(self, at_us: int, actor: str, *, call: str, how: str) -> None:
-        self._receives[call].how = how
+        record = self._receives[call]
+        record.how, record.ended_us = how, at_us
 
     def _on_given(self, at_us: int, actor: str, *, id: str, early: bool, **facts: Any) -> None:
         message = self.message(id)

@@ -212,7 +212,7 @@ class Judge:
                 return
 
     def _unseen(self, by_us: int) -> int:
-        return sum(each.how in (None, "failed") and each.began_us <= by_us for each in self.history.receives)
+        return sum(each.may_have_lost_one and each.began_us <= by_us for each in self.history.receives)
 
     def _dead_before_its_time(self, message: MessageRecord) -> Iterator[Violation]:
         most = self.promises.max_receives
