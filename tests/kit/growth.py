@@ -17,8 +17,8 @@ from typing import Any
 
 OWN = "headgate."
 NOT_FOLLOWED = ("headgate.store.", "headgate.testing.", "headgate.telemetry.")
-GROWTH = 1.5
-SLACK = 60
+GROWTH = 1.15
+SLACK = 20
 """Entries that may be under way at one time and not at another."""
 
 
@@ -26,9 +26,9 @@ def entries_of(root: object) -> Counter[str]:
     """The entries by path."""
     counts: Counter[str] = Counter()
     seen: set[int] = set()
-    waiting: list[tuple[str, Any]] = [("", root)]
+    waiting: deque[tuple[str, Any]] = deque([("", root)])
     while waiting:
-        path, value = waiting.pop()
+        path, value = waiting.popleft()  # nearest first: each collection has its shortest path
         if id(value) in seen:
             continue
         seen.add(id(value))

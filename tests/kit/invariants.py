@@ -34,7 +34,7 @@ from tests.kit.client_history.judge import Asked, Judge, Promises, Violation
 
 SECOND_US = 1_000_000
 SHOWN_BYTES_MAX = 60
-"""A payload's first bytes are its name in a history; of a longer one the rest is a checksum."""
+"""A longer payload is in a history by its first word and a checksum."""
 
 
 class Ledger:
@@ -291,8 +291,9 @@ class Ledger:
 
 def content_of(message: NewMessage | Delivery) -> str:
     """Payload and attributes, as a history names them."""
-    head, rest = message.payload[:SHOWN_BYTES_MAX], message.payload[SHOWN_BYTES_MAX:]
-    shown = head.decode("latin-1") + (f" and {len(rest)} bytes, {zlib.crc32(rest)}" if rest else "")
+    shown = message.payload[:SHOWN_BYTES_MAX].decode("latin-1")
+    if len(message.payload) > SHOWN_BYTES_MAX:
+        shown = f"{shown.split()[0]} of {len(message.payload)} bytes, {zlib.crc32(message.payload)}"
     return shown if not message.attributes else f"{shown} {sorted(message.attributes.items())}"
 
 

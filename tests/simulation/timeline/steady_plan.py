@@ -36,11 +36,13 @@ def steady_plan_of(seed: int) -> Plan:
         puts_a_second = min(PUTS_A_SECOND_MAX, BYTES_A_SECOND / payload_bytes[1])
     if keeps_its_size:
         faults.clear()
+    if "delays" in features:
+        puts_a_second = 8.0
     return replace(
         plan_of(seed),
         features=frozenset(features),
         faults=frozenset(faults),
-        storm_s=rng.uniform(90, 150),
+        storm_s=rng.uniform(130, 170) if keeps_its_size else rng.uniform(90, 150),
         fault_every_s=50.0,
         shards=rng.choice((1, 1, 2)),
         part_s=rng.choice((2, 10, 60)) if not keeps_its_size else 2,
@@ -62,7 +64,8 @@ def steady_plan_of(seed: int) -> Plan:
         heavy_share=0.02,
         heavy_most=5,
         heavy_s=(60.0, 300.0),
-        delay_s=60.0 if "delays" in features else 12.0,
+        delayed_share=0.9,
+        delay_s=40.0 if "delays" in features else 12.0,
         handling_max=100_000,
         waits_s_max=WAITS_S_MAX,
         keeps_its_size=keeps_its_size,

@@ -15,13 +15,15 @@ from unittest.mock import patch
 from headgate.engines.lanes.log import settle_log
 from headgate.engines.timeline.lanes import timeline_lanes
 from headgate.engines.timeline.model import partitions
-from headgate.engines.timeline.put import once, part_records
-from headgate.engines.timeline.read import part_index, reading
+from headgate.engines.timeline.put import decide_row_ack, once, part_records
+from headgate.engines.timeline.read import part_index, passed_rows_log, reading
 from headgate.engines.timeline.repair import skip_settled
 
 CONSTANTS: dict[str, tuple[ModuleType, dict[str, int]]] = {
     "pieces of a settle log": (settle_log, {"PIECE_BYTES_MAX": 300}),
     "parts that a producer knows": (partitions, {"PARTS_MAX": 3, "INDEXED_MAX": 3}),
+    "samples of latencies": (decide_row_ack, {"SAMPLES_MAX": 16}),
+    "parts that a lane passes": (passed_rows_log, {"PARTS_MAX": 3}),
     "rows of a sub": (partitions, {"SUB_ROWS_MAX": 20}),
     "parts that a reader knows": (part_index, {"PARTS_MAX": 2, "DAYS_MAX": 2}),
     "rows of a read": (reading, {"ROWS_MIN": 1, "ROWS_MAX": 7}),

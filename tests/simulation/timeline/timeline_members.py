@@ -443,7 +443,7 @@ class Putter(Member):
     def _message(self, payload: str, own: Random) -> NewMessage:
         plan = self.life.plan
         due_us = group = once = None
-        if plan.has("delays") and own.random() < 0.25:
+        if plan.has("delays") and own.random() < plan.delayed_share:
             due_us = self._later_us(own)
         if plan.has("far") and own.random() < 0.05:
             due_us = self._wall_us() + FAR_US

@@ -103,6 +103,7 @@ class Plan:
     """The share of handlers that take very long, where there are such."""
     heavy_most: int = 3
     heavy_s: tuple[float, float] = (60.0, 1800.0)
+    delayed_share: float = 0.25
     delay_s: float = 12.0
     """The longest delay of a message."""
     handling_max: int = 30

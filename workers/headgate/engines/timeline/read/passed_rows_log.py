@@ -23,6 +23,8 @@ from headgate.store.model.statements import Batch, Insert, Plain
 from headgate.store.model.types import Value
 
 HOUR_US = 3_600 * SECOND_US
+PARTS_MAX = 1_000
+"""A lane may be held for months: of so many parts the number of the last piece is remembered."""
 
 
 class Passing:
@@ -61,6 +63,8 @@ class Passing:
             by_part[part] = [Insert(self._settings.now.tables.passed, values, timestamp_us=stamp_us, ttl_s=ttl_s)]
         await write_by_part(self._host, by_part)
         self._pieces |= numbers
+        if len(self._pieces) > PARTS_MAX:  # nothing is in doubt now, so no piece is counted under two writers
+            self._writer, self._pieces = self._host.uuid(), {}
 
 
 def kept_s(settings: TimelineSettings, part: int, *, now_us: int, last_expiry_s: int) -> int:
