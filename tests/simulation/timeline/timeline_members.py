@@ -428,6 +428,8 @@ class Putter(Member):
             if plan.has("purges") and own.random() < 0.02:
                 self.process.start(self._purge(engine))
             await asyncio.sleep(own.expovariate(1 / plan.put_every_s))
+            if plan.quiet_s[0] <= life.world.now_s() < plan.quiet_s[1]:
+                await asyncio.sleep(plan.quiet_s[1] - life.world.now_s())
         await engine.close()
         self.closing = True
 

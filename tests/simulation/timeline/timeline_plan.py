@@ -108,6 +108,8 @@ class Plan:
     """The longest delay of a message."""
     handling_max: int = 30
     """How many messages a consumer handles at a time."""
+    quiet_s: tuple[float, float] = (0.0, 0.0)
+    """From when to when nothing is put."""
     waits_s_max: float | None = None
     """Consumers ask without a pause: what can be handed out waits for at most this long unless a fault is under way
     or its lane was being taken over just now. None: nobody asks so in this life."""

@@ -179,7 +179,7 @@ async def _measure_sizes(life: Life) -> None:
             if member.engine is not None:
                 sizes |= entries_of(member.engine)
         thirds[min(2, int((life.world.now_s() - began_s) / third_s))].append(sizes)
-        await asyncio.sleep(SIZES_EVERY_S)
+        await asyncio.sleep(third_s / SIZES_IN_A_THIRD)
     for path, (before, after) in grown(most_of(thirds[1]), most_of(thirds[2])).items():
         life.broken.append(f"no structure grows under a steady load: {path} had {before} entries, and {after} later")
 
@@ -250,7 +250,7 @@ async def _replace_the_dead(life: Life, at_work: list[Member]) -> None:
 
 
 DISKS_EVERY_S = 5.0
-SIZES_EVERY_S = 3.0
+SIZES_IN_A_THIRD = 15
 RECOVERS_S = 10
 """A lease ends, its lane is taken, and what its owner had in flight or took for a suspect is delivered."""
 CHECKS_AGAIN_S = (20 * 60, 5 * 3600, 11 * 86_400)
