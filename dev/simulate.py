@@ -2,7 +2,7 @@
 
 A seed is a whole life of a queue under faults (tests/simulation/timeline/timeline_weather.py), of a counter with
 `--of counters` (counter_weather.py; `make simulate OF=counters`), or of the operator with `--of operator`
-(operator_weather.py). `--of steady` asks whether a queue keeps working under an even load, and `--soak` gives it a day.
+(operator_weather.py). `--of steady` asks whether a queue keeps working under an even load; `--soak` gives it a day.
 A failure is printed with the one command that replays it and shows its history, which is kept
 in a file as well; `STATEMENTS=1` shows each statement too. `MINUTES=60` limits a run by the CPU time of the lives.
 `FIRST=n` continues an earlier run, which prints that number.

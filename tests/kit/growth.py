@@ -38,7 +38,9 @@ def entries_of(root: object) -> Counter[str]:
             entries: Iterable[Any] = value.values() if isinstance(value, Mapping) else value
             waiting += [(path, each) for each in entries if _is_followed(each)]
         else:
-            waiting += [(f"{path}.{name}".lstrip("."), each) for name, each in _attributes(value) if _is_followed(each)]
+            waiting += [
+                (f"{path}.{name}".lstrip("."), each) for name, each in _attributes(value) if _is_followed(each)
+            ]
     return counts
 
 
@@ -71,6 +73,7 @@ def _attributes(value: object) -> Iterator[tuple[str, Any]]:
     for kind in type(value).__mro__:
         slots = kind.__dict__.get("__slots__", ())
         for name in (slots,) if isinstance(slots, str) else slots:
-            name = f"_{kind.__name__.lstrip('_')}{name}" if name.startswith("__") and not name.endswith("__") else name
-            if name not in ("__dict__", "__weakref__") and hasattr(value, name):
-                yield name, getattr(value, name)
+            is_private = name.startswith("__") and not name.endswith("__")
+            stored = f"_{kind.__name__.lstrip('_')}{name}" if is_private else name
+            if stored not in ("__dict__", "__weakref__") and hasattr(value, stored):
+                yield stored, getattr(value, stored)

@@ -1,4 +1,4 @@
-"""Takes down what a process asks of an engine and what it is answered, as a history that tests/kit/client_history judges.
+"""Records what a process asks of an engine and what it is answered: a history that tests/kit/client_history judges.
 
 A `Ledger` records puts, deliveries, settles, cancels and purges as they happen; `violations` has them judged, and
 `check` raises with each violation and the whole story of its message. It knows the contract of engines and nothing
@@ -29,8 +29,9 @@ from headgate.engines.contract import (
 )
 from headgate.errors import HeadgateError, OperationRefused
 from headgate.store.store import NotSent
-from tests.kit.client_history.history import DeliveryRecord, History, MessageRecord, PutRecord
-from tests.kit.client_history.judge import Asked, Judge, Promises, Violation
+from tests.kit.client_history.fates import Promises
+from tests.kit.client_history.history import History, MessageRecord, PutRecord
+from tests.kit.client_history.judge import Asked, Judge, Violation
 
 SECOND_US = 1_000_000
 SHOWN_BYTES_MAX = 60
@@ -81,7 +82,7 @@ class Ledger:
     def acknowledged(self, puts: Sequence[PutRecord], ids: Sequence[str]) -> None:
         """They were answered with these ids."""
         for put, message_id in zip(puts, ids, strict=True):
-            self._record("put", put.producer, put=put.name, id=message_id)
+            self._record("put", put.producer, put=put.name, message_id=message_id)
 
     def not_acknowledged(self, puts: Sequence[PutRecord], error: BaseException) -> None:
         """They were not answered with ids: they may be there or not, unless nothing was sent."""
@@ -133,7 +134,7 @@ class Ledger:
             self._record(
                 "given",
                 actor,
-                id=each.message_id,
+                message_id=each.message_id,
                 receipt=each.receipt,
                 content=content_of(each),
                 group=each.group,
@@ -179,23 +180,23 @@ class Ledger:
         """A job settles messages of a range that it borrowed, by this function."""
         names = [self._name() for _ in ids]
         for message_id, name in zip(ids, names, strict=True):
-            self._record("job asking", actor, settle=name, id=message_id)
+            self._record("job asking", actor, settle=name, message_id=message_id)
         how = await settle()
         self.settled(actor, names, [how] * len(names))
         return how
 
     def cancelling(self, message_id: str) -> None:
         """Somebody is about to cancel it, or to reschedule it."""
-        self._record("cancelling", "somebody", id=message_id)
+        self._record("cancelling", "somebody", message_id=message_id)
 
     def rescheduled_too_late(self, message_id: str, new_id: str) -> None:
         """Both may come: the old one though its cancel was sent, the new one though it may have been taken back."""
-        self._record("cancelling", "somebody", id=new_id, replaced_by=message_id)
+        self._record("cancelling", "somebody", message_id=new_id, replaced_by=message_id)
 
     def cancel_answered(self, message_id: str, how: Cancelled) -> None:
         """With this answer. A cancel that came too late may have taken effect all the same."""
         if how is Cancelled.CANCELLED:
-            self._record("cancelled", "somebody", id=message_id)
+            self._record("cancelled", "somebody", message_id=message_id)
 
     def purging(self) -> str:
         """Somebody is about to purge; its name."""
@@ -210,7 +211,7 @@ class Ledger:
     def dead(self, message_ids: Iterable[str]) -> None:
         """These were found in the dead letter queue, each as often as it is named."""
         for message_id in message_ids:
-            self._record("dead", "digger", id=message_id)
+            self._record("dead", "digger", message_id=message_id)
 
     # ---- short questions, for scenarios
 

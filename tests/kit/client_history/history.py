@@ -1,22 +1,24 @@
-"""What the clients of a queue asked, were answered and received: a history of events, and what it has of each message.
+"""The history of a queue's clients: what they asked, were answered and received, and what that is for each message.
 
-It knows messages, receipts and answers, and imports no code of Headgate: what it judges cannot judge itself. A history
-is built from events, one JSON object each, which have `at` (us), `actor`, `what` and the facts of that kind:
+It knows messages, receipts and answers, and imports no code of Headgate: what is judged does not judge itself.
+A history is built from events, one JSON object each, which have `at` (us), `actor`, `what` and the facts of that
+kind:
 
     putting      put, call, producer, content; group, once, scope, due_us; since_us
-    put          put, id                        acknowledged
+    put          put, message_id                acknowledged
     not put      put, sure                      sure: nothing was sent, so nothing may come
     receiving    call, hides_us                 a receive with this visibility begins
     received     call, how                      messages, cancelled (it gave nothing), failed (it may have given some)
-    given        id, receipt, content, group, attempt, due_us, put_us, given_us, until_us, early; epoch, suspect
+    given        message_id, receipt, content, group, attempt, due_us, put_us, given_us, until_us, early;
+                 epoch, suspect
     asking       settle, receipt, how           ack, nack, reject, extend; charged, hides_us
     answered     settle, answer                 done, stale, unknown
-    job asking   settle, id                     a bulk job settles a message of the range that it reserved
-    cancelling   id                             replaced_by: what takes its place where the cancel comes too late
-    cancelled    id                             it is promised never to come
+    job asking   settle, message_id             a bulk job settles a message of the range that it reserved
+    cancelling   message_id                     replaced_by: what takes its place where the cancel comes too late
+    cancelled    message_id                     it is promised never to come
     purging      purge
     purged       purge, before_us
-    dead         id                             it is in the dead-letter queue
+    dead         message_id                     it is in the dead-letter queue
     keys forgotten                              the window of all once keys is over
 
 Times are of one clock for all actors; `early` alone is judged by the receiver's own. `put`, `call`, `settle` and
@@ -218,10 +220,10 @@ class History:
         self.puts.append(record)
         return record
 
-    def _on_put(self, at_us: int, actor: str, *, put: str, id: str) -> None:
+    def _on_put(self, at_us: int, actor: str, *, put: str, message_id: str) -> None:
         record = self._puts[put]
-        record.id, record.acknowledged_us = id, at_us
-        message = self.message(id)
+        record.id, record.acknowledged_us = message_id, at_us
+        message = self.message(message_id)
         message.put = message.put or record
 
     def _on_not_put(self, at_us: int, actor: str, *, put: str, sure: bool = False) -> None:
@@ -235,32 +237,32 @@ class History:
         record = self._receives[call]
         record.how, record.ended_us = how, at_us
 
-    def _on_given(self, at_us: int, actor: str, *, id: str, early: bool, **facts: Any) -> None:
-        message = self.message(id)
-        message.deliveries.append(DeliveryRecord(actor, id, is_early=early, **facts))
+    def _on_given(self, at_us: int, actor: str, *, message_id: str, early: bool, **facts: Any) -> None:
+        message = self.message(message_id)
+        message.deliveries.append(DeliveryRecord(actor, message_id, is_early=early, **facts))
         self.by_receipt[facts["receipt"]] = message
 
     def _on_asking(self, at_us: int, actor: str, *, settle: str, receipt: str, how: str, **options: Any) -> None:
         self._settles[settle] = SettleRecord(actor, receipt, how, at_us, **options)
         self.by_receipt[receipt].settles.append(self._settles[settle])
 
-    def _on_job_asking(self, at_us: int, actor: str, *, settle: str, id: str) -> None:
+    def _on_job_asking(self, at_us: int, actor: str, *, settle: str, message_id: str) -> None:
         self._settles[settle] = SettleRecord(actor, None, "ack", at_us)
-        self.message(id).by_jobs.append(self._settles[settle])
+        self.message(message_id).by_jobs.append(self._settles[settle])
 
     def _on_answered(self, at_us: int, actor: str, *, settle: str, answer: str) -> None:
         record = self._settles[settle]
         record.answer, record.answered_us = answer, at_us
 
-    def _on_cancelling(self, at_us: int, actor: str, *, id: str, replaced_by: str | None = None) -> None:
-        message = self.message(id)
+    def _on_cancelling(self, at_us: int, actor: str, *, message_id: str, replaced_by: str | None = None) -> None:
+        message = self.message(message_id)
         message.cancel_asked_us = message.cancel_asked_us or at_us
         message.cancels += 1
         if replaced_by is not None:
             message.other = replaced_by
 
-    def _on_cancelled(self, at_us: int, actor: str, *, id: str) -> None:
-        self.message(id).cancelled_us = at_us
+    def _on_cancelled(self, at_us: int, actor: str, *, message_id: str) -> None:
+        self.message(message_id).cancelled_us = at_us
 
     def _on_purging(self, at_us: int, actor: str, *, purge: str) -> None:
         self._purges[purge] = PurgeRecord(at_us)
@@ -270,8 +272,8 @@ class History:
         record = self._purges[purge]
         record.before_us, record.answered_us = before_us, at_us
 
-    def _on_dead(self, at_us: int, actor: str, *, id: str) -> None:
-        self.message(id).dead_us.append(at_us)
+    def _on_dead(self, at_us: int, actor: str, *, message_id: str) -> None:
+        self.message(message_id).dead_us.append(at_us)
 
     def _on_keys_forgotten(self, at_us: int, actor: str) -> None:
         self.era += 1

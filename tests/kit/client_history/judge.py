@@ -15,17 +15,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
-from tests.kit.client_history.history import (
-    DONE,
-    ROUNDING_US,
-    STALE,
-    DeliveryRecord,
-    History,
-    MessageRecord,
-    PutRecord,
-    SettleRecord,
-    read_events,
-)
+from tests.kit.client_history.fates import Fates, Promises, done
+from tests.kit.client_history.history import DONE, STALE, DeliveryRecord, History, MessageRecord, read_events
 
 SECOND_US = 1_000_000
 MILLISECOND_US = 1_000
@@ -46,19 +37,6 @@ class Violation:
 
 
 @dataclass(frozen=True)
-class Promises:
-    """What was promised of one queue; None: nothing of that kind."""
-
-    retention_us: int | None = None
-    skew_us: int = 0
-    """How far the clocks of processes may be from the history's: what compares the two allows for it."""
-    max_receives: int | None = None
-    """The number of receives before a dead letter, where the queue has dead letters."""
-    charges: bool = False
-    """Whether attempts are judged: each receive is in the history."""
-
-
-@dataclass(frozen=True)
 class Asked:
     """A time in which consumers asked without a pause and nothing was broken: whatever can be handed out is handed
     out within `waits_us_max`."""
@@ -68,21 +46,8 @@ class Asked:
     waits_us_max: int = WAITS_US_MAX
 
 
-class Judge:
-    """One history, and what was promised. `there` are the messages that are still seen in the queue."""
-
-    def __init__(self, history: History, promises: Promises, *, there: Collection[str] = (), now_us: int = 0) -> None:
-        self.history = history
-        self.promises = promises
-        self.there = frozenset(there)
-        self.now_us = max(now_us, history.ends_us)
-        self._puts_of_key: dict[tuple[str | None, str], list[PutRecord]] = {}
-        self._puts_of_group: dict[str, list[PutRecord]] = {}
-        for put in history.puts:
-            if put.key is not None:
-                self._puts_of_key.setdefault(put.key, []).append(put)
-            if put.group is not None:
-                self._puts_of_group.setdefault(put.group, []).append(put)
+class Judge(Fates):
+    """The promises, each with what breaks it."""
 
     def violations(self, asked: Sequence[Asked] = (), *, late: Collection[str] = ()) -> Iterator[Violation]:
         """All promises that were broken. What is `late` comes when repair checks for it, and is not waited for."""
@@ -110,15 +75,15 @@ class Judge:
         certain = {each.id for each in self.history.puts if each.id is not None}
         doubtful = sum(each.id is None for each in self.history.puts)
         messages = [each for each in self.history.messages.values() if each.id in certain]
-        gone = [each for each in messages if self._is_gone(each)]
+        gone = [each for each in messages if self.is_gone(each)]
         least = len(certain) - sum(self.may_be_gone(each) for each in messages)
-        most = len(certain) - len(gone) + doubtful + sum(self._may_be_counted(each) for each in gone)
+        most = len(certain) - len(gone) + doubtful + sum(self.may_be_counted(each) for each in gone)
         if not least <= live <= most:
-            ways = dict(Counter(self._way(each) for each in messages))
+            ways = dict(Counter(self.way(each) for each in messages))
             yield Violation(
                 "the books balance",
-                f"{len(certain)} put (and {doubtful} without an answer), {live} there ({report}), between {least} and "
-                f"{most} expected; by the history {ways}",
+                f"{len(certain)} put (and {doubtful} without an answer), {live} there ({report}), between {least} "
+                f"and {most} expected; by the history {ways}",
             )
 
     # ---- each promise
@@ -128,13 +93,14 @@ class Judge:
             how = "never delivered" if not message.deliveries else "delivered, never settled"
             yield self._broken("an acknowledged put is settled, dead or still there", message, how)
         other = None if message.other is None else self.history.messages.get(message.other)
-        if other is not None and message.cancels == other.cancels == 1:  # nobody else cancels either
-            if not any(each.id in self.there or self._has_ended(each) for each in (message, other)):
-                rule = "of a message and what takes its place one comes"
-                yield self._broken(rule, message, f"nor does {message.other}")
+        if other is None or not message.cancels == other.cancels == 1:  # somebody else cancels too
+            return
+        if not any(each.id in self.there or self.has_ended(each) for each in (message, other)):
+            rule = "of a message and what takes its place one comes"
+            yield self._broken(rule, message, f"nor does {message.other}")
 
     def _settled_once(self, message: MessageRecord) -> Iterator[Violation]:
-        honoured, by_jobs = self._honoured_in_time(message), _done(message.by_jobs)
+        honoured, by_jobs = self.honoured_in_time(message), done(message.by_jobs)
         if len({each.receipt for each in honoured}) > 1:
             what = f"{len(honoured)} acknowledgements were done"
             yield self._broken("at most one receipt is honoured", message, what)
@@ -147,21 +113,23 @@ class Judge:
             yield self._broken("acknowledged or dead, not both", message, what)
 
     def _comes_after_its_settle(self, message: MessageRecord) -> Iterator[Violation]:
-        for settle in (*self._honoured_in_time(message), *_done(message.by_jobs)):
+        for settle in (*self.honoured_in_time(message), *done(message.by_jobs)):
             for each in self.in_time(message):
                 if settle.answered_us is not None and each.given_us > settle.answered_us:
                     what = f"delivered to {each.actor} after that of {settle.actor}"
                     yield self._broken("what is settled does not come again", message, what)
 
     def _early(self, message: MessageRecord) -> Iterator[Violation]:
-        asked_us = self._asked_us(message.put) if message.put is not None else None
+        asked_us = self.asked_us(message.put) if message.put is not None else None
         for each in message.deliveries:
             if each.is_early or (asked_us is not None and each.due_us < asked_us):
                 yield self._broken("nothing early", message, f"delivered to {each.actor} before it was due")
         for settle in message.settles:
             if settle.how in ("nack", "reject") and settle.answer == DONE:
                 from_us = settle.asked_us + MILLISECOND_US
-                until_us = settle.asked_us + settle.hides_us - 2 * self.promises.skew_us - MILLISECOND_US  # two owners
+                until_us = (
+                    settle.asked_us + settle.hides_us - 2 * self.promises.skew_us - MILLISECOND_US
+                )  # two owners
                 if any(from_us < each.given_us < until_us for each in message.deliveries):
                     yield self._broken("nothing early", message, "again before the delay of its nack was over")
 
@@ -282,12 +250,14 @@ class Judge:
                         yield self._broken("nothing waits while a consumer asks", message, what)
 
     def _ready(self, message: MessageRecord) -> Iterator[tuple[int, int]]:
-        """From when to when it could be handed out: until its first delivery, and after each that was not finished."""
+        """From when to when it could be handed out: until its first delivery, and after each unfinished one."""
         finished_us = message.finished_us()
         over_us = self.now_us if finished_us is None else finished_us
         starts: list[int] = []
         if message.put is not None and message.put.acknowledged_us is not None:
-            starts.append(max(message.put.acknowledged_us, self._asked_us(message.put) or 0, self._blocked_us(message)))
+            starts.append(
+                max(message.put.acknowledged_us, self.asked_us(message.put) or 0, self._blocked_us(message))
+            )
         else:
             starts.append(2**62)
         deliveries = message.in_order()
@@ -310,106 +280,13 @@ class Judge:
         return until_us
 
     def _ended_us(self, message: MessageRecord) -> int | None:
-        done = [each.answered_us for each in (*message.honoured(), *_done(message.by_jobs))]
-        known = [each for each in (*done, message.cancelled_us, *message.dead_us) if each is not None]
+        answered = [each.answered_us for each in (*message.honoured(), *done(message.by_jobs))]
+        known = [each for each in (*answered, message.cancelled_us, *message.dead_us) if each is not None]
         return min(known, default=None)
 
-    # ---- what became of a message
-
-    def may_be_gone(self, message: MessageRecord, *, by_us: int | None = None) -> bool:
-        """Whether there is evidence that it need not come (any more), by a given time or at all."""
-        return message.cancel_asked_us is not None or self._has_ended(message, by_us=by_us)
-
-    def _has_ended(self, message: MessageRecord, *, by_us: int | None = None) -> bool:
-        """The same, but for a cancel."""
-        if message.dead or self._may_be_purged(message) or self._is_expired(message):
-            return True
-        finished_us = message.finished_us()
-        return finished_us is not None and (by_us is None or finished_us <= by_us + ROUNDING_US)
-
-    def _is_gone(self, message: MessageRecord) -> bool:
-        put_us = None if message.put is None else message.put.acknowledged_us
-        return bool(
-            message.dead or message.cancelled_us is not None or message.honoured() or _done(message.by_jobs)
-        ) or any(
-            purge.before_us is not None and put_us is not None and put_us < purge.before_us - self.promises.skew_us
-            for purge in self.history.purges
-        )
-
-    def _may_be_purged(self, message: MessageRecord) -> bool:
-        """A purge without an answer may cover whatever there is; one with an answer, what began before it. Of a put
-        without an answer its deliveries show the time that a purge uses."""
-        purges = self.history.purges
-        if not purges:
-            return False
-        if message.put is None:
-            puts_us = [each.put_us for each in message.deliveries]
-            return any(each.before_us is None or put_us < each.before_us for each in purges for put_us in puts_us)
-        began_us = min(put.began_us for put in self._may_have_made(message.put))
-        return any(each.before_us is None or began_us < each.before_us + self.promises.skew_us for each in purges)
-
-    def _may_have_made(self, put: PutRecord) -> list[PutRecord]:
-        """The puts of which one made this message. Of a once key that is any that was not answered with another id:
-        its claimer may have had no answer, and the first answered may have found the key taken."""
-        if put.key is None:
-            return [put]
-        return [each for each in self._puts_of_key[put.key] if each.id in (None, put.id)]
-
-    def _asked_us(self, put: PutRecord) -> int | None:
-        """For when it was put; None where that is at once. Of a once key one put claims the time, and any of them
-        may be the one: so it is the earliest of theirs."""
-        if put.key is None:
-            return put.due_us
-        return min((each.due_us or 0 for each in self._puts_of_key[put.key]), default=0) or None
-
-    def _is_expired(self, message: MessageRecord) -> bool:
-        """Of a put without an answer its deliveries show the start of its retention."""
-        over_us, retention_us = self._over_us(message), self.promises.retention_us
-        if message.put is None and message.deliveries and retention_us is not None:
-            over_us = min(max(each.put_us, each.due_us) for each in message.deliveries) + retention_us
-        return over_us is not None and over_us < self.now_us
-
-    def _over_us(self, message: MessageRecord) -> int | None:
-        """When its retention is over, if it has one."""
-        if self.promises.retention_us is None or message.put is None:
-            return None
-        return max(message.put.began_us, message.put.due_us or 0) + self.promises.retention_us
-
-    def in_time(self, message: MessageRecord) -> list[DeliveryRecord]:
-        """The deliveries within its retention. A restamped row outlives the rest of its family, and what was
-        known of that: it may come once more where its lane was behind for the whole retention."""
-        over_us = self._over_us(message)
-        return [each for each in message.deliveries if over_us is None or each.given_us <= over_us]
-
-    def _honoured_in_time(self, message: MessageRecord) -> list[SettleRecord]:
-        receipts = {each.receipt for each in self.in_time(message)}
-        return [each for each in message.honoured() if each.receipt in receipts]
-
-    def _may_be_counted(self, message: MessageRecord) -> bool:
-        """A purged message counts until its time where others were put to its part after the purge."""
-        ahead = message.put is not None and (message.put.due_us or 0) > self.now_us
-        return ahead and self._way(message) == "purged"
-
-    def _way(self, message: MessageRecord) -> str:
-        if message.honoured():
-            return "acknowledged"
-        if message.cancelled_us is not None:
-            return "cancelled"
-        if message.dead:
-            return "dead"
-        if self._is_gone(message):
-            return "purged"
-        return "in doubt" if self.may_be_gone(message) else "live"
-
-    def _broken(
-        self, rule: str, message: MessageRecord, what: str, other: MessageRecord | None = None
-    ) -> Violation:
+    def _broken(self, rule: str, message: MessageRecord, what: str, other: MessageRecord | None = None) -> Violation:
         stories = [self.history.story(each.id) for each in (other, message) if each is not None]
         return Violation(rule, f"{message.id}: {what}", "\n".join(stories))
-
-
-def _done(settles: Sequence[SettleRecord]) -> list[SettleRecord]:
-    return [each for each in settles if each.answer == DONE]
 
 
 def _hidden_until_us(message: MessageRecord, delivery: DeliveryRecord) -> Iterator[int]:

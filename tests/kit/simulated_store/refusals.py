@@ -1,6 +1,6 @@
-"""Statements that the ring refuses for a while: those of one table, of one client, or all, as where rights are revoked.
+"""Statements that the ring refuses for a while: of one table, of one client, or all, as where rights are revoked.
 
-A coordinator checks rights before it does anything, and for each statement of a batch, so what is refused is not done.
+A coordinator checks rights before it does anything, and for each statement of a batch: what is refused is not done.
 """
 
 from __future__ import annotations

@@ -25,7 +25,9 @@ def steady_plan_of(seed: int) -> Plan:
     rng = Random(f"{seed} steady plan")
     features = {name for name in ("cancelled calls", "clocks", "nacks", "groups", "sharing") if rng.random() < 0.3}
     faults = {name for name in ("refused tables", "revoked rights") if rng.random() < 0.25}
-    shape = rng.choice(("heavy tails", "heavy tails and large payloads", "sizes", "large payloads", "sizes and delays"))
+    shape = rng.choice(
+        ("heavy tails", "heavy tails and large payloads", "sizes", "large payloads", "sizes and delays")
+    )
     features |= {name for name in ("heavy tails", "large payloads") if name in shape}
     if "delays" in shape:
         features.add("delays")

@@ -44,11 +44,7 @@ def _owners_out_of_turn(ledger: Ledger, settings: TimelineSettings) -> Iterator[
         first_of[key] = min(hand.given_us, first_of.get(key, hand.given_us))
     for hand, lane in deliveries:
         for (generation, shard, epoch), first_us in first_of.items():
-            if (
-                (generation, shard) == lane
-                and epoch > hand.epoch
-                and first_us < hand.given_us - TOLERANCE_US
-            ):
+            if (generation, shard) == lane and epoch > hand.epoch and first_us < hand.given_us - TOLERANCE_US:
                 yield (
                     f"owners follow one another: lane {lane}, {hand.actor} handed out by epoch {hand.epoch} "
                     f"{(hand.given_us - first_us) / 1e6:.2f} s after epoch {epoch} began\n"
@@ -141,9 +137,7 @@ def _stale_and_honoured(ledger: Ledger) -> Iterator[str]:
 def _not_charged(ledger: Ledger) -> Iterator[str]:
     """Each delivery counts: only the first may be unknown to a later owner, whose own then is a suspect's."""
     for tale in ledger.tales.values():
-        given_back = {
-            each.receipt for each in tale.settles if not each.charged and each.answer != STALE
-        }
+        given_back = {each.receipt for each in tale.settles if not each.charged and each.answer != STALE}
         deliveries = sorted(ledger.judge().in_time(tale), key=lambda hand: hand.given_us)
         attempts = [hand.attempt for hand in deliveries if hand.receipt not in given_back]
         if attempts[:2] == [1, 1]:

@@ -343,7 +343,7 @@ def drained_within_s(life: Life) -> float:
 
 
 def _judged(life: Life, calm_us: int, drained_us: int) -> list[str]:
-    """What did not hold. Consumers asked without a pause from the calm, or the last death, on; one that runs a suspect
+    """What did not hold. Consumers ask without a pause from the calm, or the last death, on. One that runs a suspect
     asks for nothing else until its handler has ended."""
     there = {message_id for row in Disks(life.cluster, life.settings).undrained(2**62) for message_id in row.ids}
     asked = Asked(max(calm_us, life.last_death_us) + round(handling_s_max(life.plan) * SECOND), drained_us)

@@ -1,4 +1,4 @@
-"""Real processes on a ring of three, judged as the simulation is: rights revoked for seconds, and one fault after another.
+"""Real processes on a ring of three, judged as the simulation is: rights revoked for seconds, and faults in turn.
 
 Each process writes down what it asked and was answered (timeline_process.py); tests/kit/client_history judges it.
 """
@@ -125,4 +125,6 @@ def test_kills_stops_revoked_rights_and_a_lost_node_in_turn_break_no_promise(
     producer.end()
     ledger = fleet.wait_until_all_is_settled(within_s=300)
     ledger.check()
-    measured(f"{len(ledger.acknowledged_ids)} messages through three rounds of kill -9, SIGSTOP, a lost node and REVOKE")
+    measured(
+        f"{len(ledger.acknowledged_ids)} messages through three rounds of kill -9, SIGSTOP, a lost node and REVOKE"
+    )

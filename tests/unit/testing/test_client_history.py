@@ -1,4 +1,4 @@
-"""The judge of histories, over histories made by hand as real processes write them: good ones, and one for each fault."""
+"""The judge of histories, over good ones made by hand, and one for each fault."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from tests.kit.client_history import history as history_module
+from tests.kit.client_history.fates import Promises
 from tests.kit.client_history.history import History, read_events
-from tests.kit.client_history.judge import Asked, Judge, Promises, main
+from tests.kit.client_history.judge import Asked, Judge, main
 
 SECOND = 1_000_000
 Events = list[dict[str, Any]]
@@ -23,25 +24,38 @@ def event(at_s: float, what: str, **facts: Any) -> dict[str, Any]:
     return {"at": int(at_s * SECOND), "actor": facts.pop("actor", "worker"), "what": what, **facts}
 
 
-def put(at_s: float, id: str, **options: Any) -> Events:
+def put(at_s: float, message_id: str, **options: Any) -> Events:
     """An acknowledged put, of a producer's call of its own."""
-    facts = {"put": id, "call": id, "producer": "producer", "content": id, **options}
-    return [event(at_s, "putting", **facts), event(at_s + 0.1, "put", put=id, id=id)]
+    facts = {"put": message_id, "call": message_id, "producer": "producer", "content": message_id, **options}
+    return [event(at_s, "putting", **facts), event(at_s + 0.1, "put", put=message_id, message_id=message_id)]
 
 
-def given(at_s: float, id: str, attempt: int = 1, **options: Any) -> Events:
+def given(at_s: float, message_id: str, attempt: int = 1, **options: Any) -> Events:
     """A receive that gave one message, hidden for five seconds."""
-    call, at_us = f"{id} {at_s}", int(at_s * SECOND)
-    facts = {"receipt": f"{id}/{attempt}", "content": id, "group": None, "due_us": 0, "put_us": 0, "early": False}
+    call, at_us = f"{message_id} {at_s}", int(at_s * SECOND)
+    facts = {
+        "receipt": f"{message_id}/{attempt}",
+        "content": message_id,
+        "group": None,
+        "due_us": 0,
+        "put_us": 0,
+        "early": False,
+    }
     facts |= {"attempt": attempt, "given_us": at_us, "until_us": at_us + 5 * SECOND, **options}
     asked = event(at_s - 0.1, "receiving", call=call, hides_us=5 * SECOND)
-    return [asked, event(at_s, "given", id=id, **facts), event(at_s, "received", call=call, how="messages")]
+    return [
+        asked,
+        event(at_s, "given", message_id=message_id, **facts),
+        event(at_s, "received", call=call, how="messages"),
+    ]
 
 
-def settled(at_s: float, id: str, attempt: int = 1, how: str = "ack", answer: str = "done", **options: Any) -> Events:
+def settled(
+    at_s: float, message_id: str, attempt: int = 1, how: str = "ack", answer: str = "done", **options: Any
+) -> Events:
     """A settle and its answer."""
-    name = f"{id} {at_s} {attempt}"
-    asked = event(at_s, "asking", settle=name, receipt=f"{id}/{attempt}", how=how, **options)
+    name = f"{message_id} {at_s} {attempt}"
+    asked = event(at_s, "asking", settle=name, receipt=f"{message_id}/{attempt}", how=how, **options)
     return [asked, event(at_s + 0.1, "answered", settle=name, answer=answer)]
 
 
@@ -75,10 +89,15 @@ GOOD: dict[str, Events] = {
         *settled(3, "a", how="nack"),
         *given(4, "a", 2),
         *settled(5, "a", 2, how="nack"),
-        event(6, "dead", id="a"),
+        event(6, "dead", message_id="a"),
     ],
-    "rejected at once": [*put(1, "a"), *given(2, "a"), *settled(3, "a", how="reject"), event(6, "dead", id="a")],
-    "cancelled": [*put(1, "a"), event(2, "cancelling", id="a"), event(3, "cancelled", id="a")],
+    "rejected at once": [
+        *put(1, "a"),
+        *given(2, "a"),
+        *settled(3, "a", how="reject"),
+        event(6, "dead", message_id="a"),
+    ],
+    "cancelled": [*put(1, "a"), event(2, "cancelling", message_id="a"), event(3, "cancelled", message_id="a")],
     "a group, one after the other": [
         *put(1, "a", group="g"),
         *put(2, "b", group="g"),
@@ -106,7 +125,7 @@ BAD: dict[str, Events] = {
     "what is settled does not come again": [*put(1, "a"), *given(2, "a"), *settled(3, "a"), *given(9, "a", 2)],
     "a receipt is of one delivery": [*put(1, "a"), *given(2, "a"), *given(3, "a"), *settled(4, "a")],
     "a delivery is charged once": [*put(1, "a"), *given(2, "a", 2), *settled(3, "a", 2)],
-    "a dead letter had all its receives": [*put(1, "a"), *given(2, "a"), event(9, "dead", id="a")],
+    "a dead letter had all its receives": [*put(1, "a"), *given(2, "a"), event(9, "dead", message_id="a")],
     "no attempt exceeds the maximum of receives": [
         *put(1, "a"),
         *given(2, "a"),
@@ -116,8 +135,8 @@ BAD: dict[str, Events] = {
     ],
     "what was cancelled is never delivered": [
         *put(1, "a"),
-        event(2, "cancelling", id="a"),
-        event(3, "cancelled", id="a"),
+        event(2, "cancelling", message_id="a"),
+        event(3, "cancelled", message_id="a"),
         *given(9, "a"),
         *settled(10, "a"),
     ],
@@ -164,9 +183,7 @@ def test_what_waits_while_nobody_asks_breaks_no_promise() -> None:
     assert [] == list(judge.violations([Asked(0, 10 * SECOND, 12 * SECOND), Asked(15 * SECOND, 30 * SECOND)]))
 
 
-def test_files_of_several_processes_are_merged_and_judged(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_files_of_several_processes_are_merged_and_judged(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = {"producer": put(1, "a"), "one": given(2, "a"), "two": given(8, "a", 2)}
     for name, events in files.items():
         (tmp_path / name).write_text("".join(json.dumps(each) + "\n" for each in events) + '{"at": 9, "cut by a kil')
@@ -190,7 +207,9 @@ def test_the_judge_imports_no_code_of_ours() -> None:
             else []
         )
     }
-    assert {"tests.kit.client_history.history"} == {each for each in imported if each.split(".")[0] in OURS}
+    assert {"tests.kit.client_history.fates", "tests.kit.client_history.history"} == {
+        each for each in imported if each.split(".")[0] in OURS
+    }
     assert "json" in imported
 
 

@@ -375,9 +375,7 @@ def test_a_refused_batch_reports_where_each_key_stands() -> None:
         ("refused unknown", OutcomeUnknown),
     ],
 )
-def test_a_put_of_several_is_refused_only_when_none_of_them_is_stored(
-    fates: str, error: type[HeadgateError]
-) -> None:
+def test_a_put_of_several_is_refused_only_when_none_of_them_is_stored(fates: str, error: type[HeadgateError]) -> None:
     async def run() -> None:
         call = Call(asyncio.get_running_loop().create_future(), 2)
         for index, fate in enumerate(fates.split()):
