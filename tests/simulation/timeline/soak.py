@@ -23,7 +23,7 @@ def soak_plan_of(seed: int) -> Plan:
     quiet_from_s = rng.uniform(5, 14) * HOUR_S
     return replace(
         plan_of(seed),
-        features=frozenset({"clocks", "delays", "groups", "nacks", "hand-overs", "repair", "resharding", "sharing"}),
+        features=frozenset({"clocks", "delays", "groups", "nacks", "hand-overs", "repair", "resharding"}),
         faults=frozenset(
             {"killed consumers", "paused consumers", "killed replicas", "stepped clocks", "revoked rights"}
         ),
@@ -42,11 +42,12 @@ def soak_plan_of(seed: int) -> Plan:
         put_every_s=45.0,
         batch_max=2,
         groups=3,
-        consumers=2,
+        consumers=1,
         receivers=1,
         limit=5,
         work_s=0.3,
         delay_s=1800.0,
+        repair_every_s=(600.0, 1200.0),
         bounds=frozenset({*CONSTANTS, SLOW_POLLS}),
         keeps_its_size=True,
     )

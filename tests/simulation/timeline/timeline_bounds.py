@@ -34,7 +34,7 @@ CONSTANTS: dict[str, tuple[ModuleType, dict[str, int]]] = {
 SLOW_POLLS = "slow polls"
 """No bound: a day of virtual time costs a minute of CPU time so, and not ten."""
 TERMS: dict[str, tuple[ModuleType, str, dict[str, float]]] = {
-    SLOW_POLLS: (timeline_lanes, "DispatchTerms", {"poll_s_max": 5.0, "turn_s": 3.0}),
+    SLOW_POLLS: (timeline_lanes, "DispatchTerms", {"poll_s_max": 10.0, "turn_s": 3.0}),
     "messages in flight": (timeline_lanes, "DeliveryTerms", {"in_flight_max": 8}),
     "read-ahead": (timeline_lanes, "DispatchTerms", {"read_ahead_bytes": 3_000, "slice_bytes": 1_000}),
 }

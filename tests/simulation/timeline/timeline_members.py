@@ -623,7 +623,7 @@ class Mender(Member):
         own = self.life.rng(f"passes of {self.actor}")
         engine = await self.open(self.life.settings)
         while True:
-            await asyncio.sleep(own.uniform(1, 10))
+            await asyncio.sleep(own.uniform(*self.life.plan.repair_every_s))
             await self.repair(engine)
 
     async def repair_all(self) -> None:

@@ -108,6 +108,7 @@ class Plan:
     """The longest delay of a message."""
     handling_max: int = 30
     """How many messages a consumer handles at a time."""
+    repair_every_s: tuple[float, float] = (1.0, 10.0)
     quiet_s: tuple[float, float] = (0.0, 0.0)
     """From when to when nothing is put."""
     waits_s_max: float | None = None
