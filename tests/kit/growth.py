@@ -1,7 +1,7 @@
 """How many entries the collections of an object hold, by the path of attributes to each: what grows shows its name.
 
     before = entries_of(engine)
-    ...                                        # the same load goes on
+    ...                                        # the same load continues
     after = entries_of(engine)
     grown(before, after)                       # {"producer.sender.parts._changed": (12, 4031)}
 
@@ -25,13 +25,13 @@ SLACK = 20
 def entries_of(root: object) -> Counter[str]:
     """The entries by path."""
     counts: Counter[str] = Counter()
-    seen: set[int] = set()
+    met: set[int] = set()
     waiting: deque[tuple[str, Any]] = deque([("", root)])
     while waiting:
         path, value = waiting.popleft()  # nearest first: each collection has its shortest path
-        if id(value) in seen:
+        if id(value) in met:
             continue
-        seen.add(id(value))
+        met.add(id(value))
         if isinstance(value, Mapping | Set | list | deque | tuple):
             if not isinstance(value, tuple):
                 counts[path] += len(value)

@@ -203,10 +203,10 @@ class History:
 
     def message(self, message_id: str) -> MessageRecord:
         """The history of a message so far."""
-        found = self.messages.get(message_id)
-        if found is None:
-            found = self.messages[message_id] = MessageRecord(message_id)
-        return found
+        record = self.messages.get(message_id)
+        if record is None:
+            record = self.messages[message_id] = MessageRecord(message_id)
+        return record
 
     # ---- one function for each kind of event
 

@@ -24,7 +24,7 @@ from headgate.store.model.types import Value
 
 HOUR_US = 3_600 * SECOND_US
 PARTS_MAX = 1_000
-"""A lane may be held for months: of so many parts the number of the last piece is remembered."""
+"""A lane may be held for months: the number of the last piece is remembered for this number of parts."""
 
 
 class Passing:
