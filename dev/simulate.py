@@ -2,7 +2,8 @@
 
 A seed is a whole life of a queue under faults (tests/simulation/timeline/timeline_weather.py), of a counter with
 `--of counters` (counter_weather.py; `make simulate OF=counters`), or of the operator with `--of operator`
-(operator_weather.py). A failure is printed with the one command that replays it and shows its history, which is kept
+(operator_weather.py). `--of steady` asks whether a queue keeps working under an even load; `--soak` gives it a day.
+A failure is printed with the one command that replays it and shows its history, which is kept
 in a file as well; `STATEMENTS=1` shows each statement too. `MINUTES=60` limits a run by the CPU time of the lives.
 `FIRST=n` continues an earlier run, which prints that number.
 """
@@ -45,6 +46,8 @@ class Tried:
 
 LIVES = {
     "queues": "tests.simulation.timeline.timeline_weather",
+    "steady": "tests.simulation.timeline.steady",
+    "soak": "tests.simulation.timeline.soak",
     "counters": "tests.simulation.counters.counter_weather",
     "operator": "tests.simulation.operator.operator_weather",
 }
@@ -65,6 +68,7 @@ def main() -> int:
     """One with its history, or many side by side."""
     parser = argparse.ArgumentParser(prog="python -m dev.simulate")
     parser.add_argument("--of", choices=sorted(LIVES), default="queues", help="which simulation")
+    parser.add_argument("--soak", action="store_true", help="one day of a queue, with hours of quiet")
     parser.add_argument("--seed", type=int, help="only this seed, with its history")
     parser.add_argument("--statements", action="store_true", help="with every statement in the history")
     parser.add_argument("--seeds", type=int, help="number of seeds")
@@ -73,6 +77,8 @@ def main() -> int:
     parser.add_argument("--failures", type=int, default=FAILURES_MAX, help="stop after this number of failures")
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     asked = parser.parse_args()
+    if asked.soak:
+        asked.of, asked.seeds = "soak", asked.seeds or 1
     if asked.seed is not None:
         return print_one(try_seed(asked.seed, of=asked.of, statements=asked.statements, keep_history=True))
     seeds = None if asked.seeds is None and asked.minutes is not None else asked.seeds or 1000

@@ -167,7 +167,7 @@ class QueueUnderTest:
         observer = await self.dead_letters.member("observer")
         there = [each.message_id for each in await observer.peek(PEEK_MAX)]
         await observer.close()
-        settled = [tale.message_id for tale in self.dead_letters.ledger.tales.values() if tale.honoured()]
+        settled = [each.id for each in self.dead_letters.ledger.tales.values() if each.honoured()]
         return there + settled
 
 
@@ -253,11 +253,11 @@ class Member:
 
     async def reschedule(self, message_id: str, due_us: int) -> tuple[Cancelled, str | None]:
         """Deliver it at another time."""
-        put = self.queue.ledger.tale(message_id).put
+        put = self.queue.ledger.message(message_id)
         self.queue.ledger.cancelling(message_id)
         answer, new_id = await self.place.run(self.engine.reschedule(message_id, due_us))
         if new_id is not None:
-            message = NewMessage(b"") if put is None else replace(put.message, due_us=due_us)
+            message = NewMessage(b"") if put is None else replace(put, due_us=due_us)
             self.queue.ledger.acknowledged(self.queue.ledger.trying([message], self.name), [new_id])
         self.queue.ledger.cancel_answered(message_id, answer)
         return answer, new_id

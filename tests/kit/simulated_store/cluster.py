@@ -13,9 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from headgate.errors import Bug
+from headgate.errors import Bug, HeadgateError
 from headgate.store.model.table import Table
 from tests.kit.simulated_store.node import SimulatedNode
+from tests.kit.simulated_store.refusals import NOT_ALLOWED, Refusal
 from tests.kit.simulated_store.settings import Settings
 from tests.kit.simulated_store.topology import Topology
 from tests.kit.simulated_world.process import ProcessState
@@ -39,6 +40,7 @@ class Cluster:
         numbers = iter(range(1, sum(sizes.values()) + 1))
         names = {dc: [f"n{next(numbers)}" for _ in range(size)] for dc, size in sizes.items()}
         self.topology = Topology(names, replication or {dc: min(3, size) for dc, size in sizes.items()})
+        self.refusals: list[Refusal] = []
         self.hints_held: set[str] = set()
         self.batchlog_held: set[str] = set()
         self._gc_grace_s: dict[str, int] = {}
@@ -104,6 +106,20 @@ class Cluster:
     def kill(self, name: str) -> None:
         """Kill -9 a node. Its disk stays, with everything it had acknowledged."""
         self._node(name).process.kill()
+
+    def refuse(
+        self, *, table: str | None = None, client: str | None = None, error: HeadgateError = NOT_ALLOWED
+    ) -> Refusal:
+        """Refuse the statements of a table (any) by a client (any), until it is taken back by `allow`."""
+        refusal = Refusal(table, client, error)
+        self.refusals.append(refusal)
+        self.world.history.note("ring", "refuses", ("table", table), ("client", client))
+        return refusal
+
+    def allow(self, refusal: Refusal | None = None) -> None:
+        """Take back a refusal, or all of them."""
+        self.refusals = [] if refusal is None else [each for each in self.refusals if each is not refusal]
+        self.world.history.note("ring", "refuses no more", ("left", len(self.refusals)))
 
     def shut_down(self, name: str) -> None:
         """End a node cleanly: the others are notified, and consider it dead at once."""

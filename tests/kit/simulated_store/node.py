@@ -81,6 +81,10 @@ class SimulatedNode:
         if self.overloaded:
             self._send("answer", self.process, client, answer, Overloaded("The coordinator is overloaded"))
             return
+        for refusal in self.cluster.refusals:
+            if refusal.concerns(client.name, statement):
+                self._send("answer", self.process, client, answer, refusal.error)
+                return
         start_task("simulated node", self._serve(client, statement, answer))
 
     async def _serve(

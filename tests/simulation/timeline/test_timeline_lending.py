@@ -169,7 +169,7 @@ class Scene:
     async def until_drained(self, *, but: Collection[bytes] = (), within_s: float = 120) -> None:
         """Until live consumers have settled everything but what the job did, which may grow meanwhile."""
         until_s = self.queue.world.now_s() + within_s
-        by_id = {each.message_id: each.message.payload for each in self.ledger.puts if each.message_id is not None}
+        by_id = self.ledger.payloads
         while left := {by_id[each] for each in self.ledger.open_ids()} - set(but):
             assert self.queue.world.now_s() < until_s, f"still open: {sorted(left)[:5]}"
             await asyncio.sleep(0.5)
@@ -201,12 +201,12 @@ def judged(scene: Scene, *jobs: Job) -> None:
     """The invariants hold, what the job confirmed nobody else was given after, and nothing is lost."""
     done = {payload for job in jobs for payload in job.done}
     tried = {payload for job in jobs for payload in job.tried}
-    by_id = {each.message_id: each.message.payload for each in scene.ledger.puts if each.message_id is not None}
+    by_id = scene.ledger.payloads
     for violation in scene.ledger.violations(there={each for each, payload in by_id.items() if payload in tried}):
         raise AssertionError(str(violation))
-    acked = {by_id[tale.message_id] for tale in scene.ledger.tales.values() if tale.honoured()}
+    acked = {by_id[tale.id] for tale in scene.ledger.tales.values() if tale.honoured()}
     assert set() == done & acked, "settled by the job and by a consumer"
-    asked = {by_id[tale.message_id] for tale in scene.ledger.tales.values() if tale.finished_us() is not None}
+    asked = {by_id[tale.id] for tale in scene.ledger.tales.values() if tale.finished_us() is not None}
     assert set() == set(by_id.values()) - tried - asked, "settled by nobody"
 
 

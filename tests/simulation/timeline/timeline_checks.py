@@ -6,28 +6,22 @@ charged. Of repair: a row that lands late anywhere is delivered.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from itertools import pairwise
 
-from headgate.engines.contract import DeadLetterDelivery, ExtendDelivery, NackDelivery, Settled
 from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.receipts import read_receipt
 from headgate.engines.timeline.model.settings import TimelineSettings
-from tests.kit.invariants import Hand, Ledger, Word
+from tests.kit.client_history.history import DONE, STALE, DeliveryRecord, SettleRecord
+from tests.kit.invariants import Ledger
 from tests.simulation.store.disks import Disks
 
 TOLERANCE_US = 50_000
 """When something was handed out is reckoned by the clock of its receiver, which may be slewed meanwhile."""
-PURGE_HEARD_US = 10_000_000
-"""An owner has heard of a purge by then, or is none any more, also where the purge itself came to no end."""
 
 
-Tenures = Mapping[tuple[int, int], int]
-"""The lanes that a process holds, and by which epoch."""
-
-
-def owners_break(ledger: Ledger, settings: TimelineSettings, held: Mapping[str, Tenures]) -> Iterator[str]:
-    """A line for each thing that should not be. `held`: by a suspect's receipt, what its process held then."""
+def owners_break(ledger: Ledger, settings: TimelineSettings) -> Iterator[str]:
+    """A line for each thing that should not be."""
     yield from _owners_out_of_turn(ledger, settings)
     yield from _while_it_was_hidden(ledger)
     yield from _stale_and_honoured(ledger)
@@ -39,25 +33,21 @@ def _owners_out_of_turn(ledger: Ledger, settings: TimelineSettings) -> Iterator[
     first_of: dict[tuple[int, int, int], int] = {}
     deliveries = [(hand, _lane_of(hand, settings)) for tale in ledger.tales.values() for hand in tale.deliveries]
     for hand, lane in deliveries:
-        key = (*lane, hand.delivery.epoch)
+        key = (*lane, hand.epoch)
         first_of[key] = min(hand.given_us, first_of.get(key, hand.given_us))
     for hand, lane in deliveries:
         for (generation, shard, epoch), first_us in first_of.items():
-            if (
-                (generation, shard) == lane
-                and epoch > hand.delivery.epoch
-                and first_us < hand.given_us - TOLERANCE_US
-            ):
+            if (generation, shard) == lane and epoch > hand.epoch and first_us < hand.given_us - TOLERANCE_US:
                 yield (
-                    f"owners follow one another: lane {lane}, {hand.actor} handed out by epoch {hand.delivery.epoch} "
+                    f"owners follow one another: lane {lane}, {hand.actor} handed out by epoch {hand.epoch} "
                     f"{(hand.given_us - first_us) / 1e6:.2f} s after epoch {epoch} began\n"
-                    f"{ledger.story(hand.delivery.message_id)}"
+                    f"{ledger.story(hand.id)}"
                 )
                 return
 
 
-def _lane_of(hand: Hand, settings: TimelineSettings) -> LaneName:
-    return read_receipt(hand.delivery.receipt, queue=settings.queue, secret=settings.receipt_key).lane
+def _lane_of(hand: DeliveryRecord, settings: TimelineSettings) -> LaneName:
+    return read_receipt(hand.receipt, queue=settings.queue, secret=settings.receipt_key).lane
 
 
 def _while_it_was_hidden(ledger: Ledger) -> Iterator[str]:
@@ -66,37 +56,30 @@ def _while_it_was_hidden(ledger: Ledger) -> Iterator[str]:
     for tale in ledger.tales.values():
         deliveries = sorted(tale.deliveries, key=lambda hand: hand.given_us)
         for hand, later in pairwise(deliveries):
-            same_owner = (hand.actor, hand.delivery.epoch) == (later.actor, later.delivery.epoch)
-            tolerance_us = TOLERANCE_US if same_owner else TOLERANCE_US + 2 * ledger.skew_us
-            words = [
-                word
-                for word in tale.words
-                if word.settle.receipt == hand.delivery.receipt and word.how is not Settled.STALE
-            ]
-            hidden_us = min([hand.until_us, *_reported_us(words)])
-            if not (later.delivery.suspect and not same_owner) and later.given_us < hidden_us - tolerance_us:
-                yield f"hidden while its visibility lasts: {tale.message_id}\n{ledger.story(tale.message_id)}"
+            same_owner = (hand.actor, hand.epoch) == (later.actor, later.epoch)
+            tolerance_us = TOLERANCE_US if same_owner else TOLERANCE_US + 2 * ledger.promises.skew_us
+            hidden_us = min([hand.until_us, *_reported_us(tale.settles_of(hand))])
+            if not (later.suspect and not same_owner) and later.given_us < hidden_us - tolerance_us:
+                yield f"hidden while its visibility lasts: {tale.id}\n{ledger.story(tale.id)}"
                 return
 
 
-def _reported_us(words: list[Word]) -> Iterator[int]:
+def _reported_us(settles: list[SettleRecord]) -> Iterator[int]:
     """Until when its receiver had it hidden: an extend may also shorten, and a failure ends it."""
-    for word in words:
-        if isinstance(word.settle, ExtendDelivery):
-            yield word.asked_us + word.settle.visibility_us
-        elif isinstance(word.settle, NackDelivery | DeadLetterDelivery):
-            yield word.asked_us
+    for each in settles:
+        if each.how != "ack":
+            yield each.asked_us + (each.hides_us if each.how == "extend" else 0)
 
 
 def _stale_and_honoured(ledger: Ledger) -> Iterator[str]:
     """A receipt is stale once a later delivery of its message was made."""
     for tale in ledger.tales.values():
-        given_us = {hand.delivery.receipt: hand.given_us for hand in tale.deliveries}
-        for word in tale.words:
-            if word.how is Settled.DONE and not isinstance(word.settle, ExtendDelivery):
-                mine_us = given_us[word.settle.receipt]
-                if any(mine_us < other_us < word.asked_us - TOLERANCE_US for other_us in given_us.values()):
-                    yield f"a stale receipt is refused: {tale.message_id}\n{ledger.story(tale.message_id)}"
+        given_us = {hand.receipt: hand.given_us for hand in tale.deliveries}
+        for each in tale.settles:
+            if each.answer == DONE and each.how != "extend" and each.receipt is not None:
+                mine_us = given_us[each.receipt]
+                if any(mine_us < other_us < each.asked_us - TOLERANCE_US for other_us in given_us.values()):
+                    yield f"a stale receipt is refused: {tale.id}\n{ledger.story(tale.id)}"
                     return
 
 
@@ -104,18 +87,14 @@ def _not_charged(ledger: Ledger) -> Iterator[str]:
     """Each delivery counts, but for one whose process ended while others were suspect beside it: then the message
     comes as a suspect, and with the same attempt."""
     for tale in ledger.tales.values():
-        given_back = {
-            word.settle.receipt
-            for word in tale.words
-            if isinstance(word.settle, NackDelivery) and not word.settle.charged and word.how is not Settled.STALE
-        }
+        given_back = {each.receipt for each in tale.settles if not each.charged and each.answer != STALE}
         least = 1
-        for hand in sorted(ledger.in_time(tale), key=lambda hand: hand.given_us):
-            least -= hand.delivery.suspect and least > 1
-            if hand.delivery.attempt < least:
-                yield f"each delivery is charged: {tale.message_id}\n{ledger.story(tale.message_id)}"
+        for hand in sorted(ledger.judge().in_time(tale), key=lambda hand: hand.given_us):
+            least -= hand.suspect and least > 1
+            if hand.attempt < least:
+                yield f"each delivery is charged: {tale.id}\n{ledger.story(tale.id)}"
                 return
-            least = hand.delivery.attempt + (hand.delivery.receipt not in given_back)
+            least = hand.attempt + (hand.receipt not in given_back)
 
 
 # ---- what lands late

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from tests.kit.simulated_world import ProcessState
 from tests.simulation.timeline.timeline_members import Life, Member
+from tests.simulation.timeline.timeline_puts import SECOND
 
 KINDS = (
     "request",
@@ -56,6 +57,8 @@ class Storm:
             "stepped clocks": self._step_clock,
             "late writes": self._delay_writes,
             "held batches": self._hold_batches,
+            "refused tables": self._refuse_table,
+            "revoked rights": self._revoke,
         }
         self._acts = [acts[name] for name in sorted(life.plan.faults)]
 
@@ -69,6 +72,7 @@ class Storm:
     def heal(self) -> None:
         """End all faults: of links, replicas and processes; and of hints, but where a life waits for them."""
         self._network.calm()
+        self._cluster.allow()
         if not self._life.plan.has("late"):
             self._cluster.release_hints()
             self._cluster.release_batchlog()
@@ -152,6 +156,22 @@ class Storm:
         """The log of batches is not replayed, and parts of batches are lost, so that only a replay brings them."""
         self._cluster.hold_batchlog()
         self._network.lose("write", count=self._rng.choice((2, 6)))
+
+    def _refuse_table(self) -> None:
+        """Of everybody, or of one process."""
+        tables = sorted(each.name for each in vars(self._life.settings.tables).values())
+        self._refuse(self._rng.choice(tables), self._rng.uniform(1, 8))
+
+    def _revoke(self) -> None:
+        self._refuse(None, self._rng.uniform(5, 10))
+
+    def _refuse(self, table: str | None, for_s: float) -> None:
+        names = sorted({**self._life.consumers, **self._life.producers, **self._life.helpers})
+        client = self._rng.choice(names) if self._rng.random() < 0.5 else None
+        refusal = self._cluster.refuse(table=table, client=client)
+        now_us = self._life.ledger.now_us()
+        self._life.disturbed_us.append((now_us, now_us + round(for_s * SECOND)))
+        self._world.outside(for_s, lambda: self._cluster.allow(refusal))
 
     def _member(self, of: dict[str, Member]) -> Member | None:
         running = [name for name in sorted(of) if of[name].is_running]

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from random import Random
+from typing import TypeVar
 from uuid import UUID
 
 from headgate.engines.contract import (
@@ -29,6 +30,7 @@ from headgate.engines.contract import (
     Settled,
 )
 from headgate.engines.lanes.balance.membership import Sharing
+from headgate.engines.lanes.delivery.read_budget import ReadBudget
 from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.lanes.ownership.decide_lease import LeaseTerm, LeaseTerms
 from headgate.engines.lanes.reservation_by_job import RangeReserver, ReservedRange, ReservedRow
@@ -51,9 +53,11 @@ from tests.kit.process import simulated_host
 from tests.kit.simulated_store import Cluster, SimulatedStore
 from tests.kit.simulated_store.store import SimulatedTime
 from tests.kit.simulated_world import Process, ProcessState, World
+from tests.simulation.timeline.timeline_bounds import READ_BUDGET, READ_BUDGET_BYTES
 from tests.simulation.timeline.timeline_plan import Plan
 from tests.simulation.timeline.timeline_puts import SECOND, SETTINGS
 
+T = TypeVar("T")
 SKEW_US_MAX = 200_000
 """Of one process against the truth: two of them are within the queue's bound of half a second."""
 REFRESH_S = 40.0
@@ -93,7 +97,7 @@ class Life:
     dead: TimelineSettings | None = None
     calm: bool = False
     over: bool = False
-    came: Counter[bytes] = field(default_factory=Counter)
+    came: Counter[str] = field(default_factory=Counter)
     """How often each message was handed out."""
     scheduled: list[str] = field(default_factory=list)
     """Ids that a cancel could be tried on."""
@@ -104,6 +108,10 @@ class Life:
     """Messages that nobody but repair can bring, when all else was drained."""
     last_death_us: int = 0
     """When a receiver ended last."""
+    heavy: int = 0
+    """How many handlers took very long."""
+    disturbed_us: list[tuple[int, int]] = field(default_factory=list)
+    """From when to when a fault was under way."""
     held: dict[str, dict[LaneName, int]] = field(default_factory=dict)
     """By the receipt of a delivery: which lanes its process held then, and by which epoch."""
     broken: list[str] = field(default_factory=list)
@@ -123,11 +131,16 @@ class Life:
 
     def poison_of(self, payload: bytes) -> int:
         """How many processes a message kills."""
-        rng = Random(f"{self.plan.seed} poison {payload!r}")
+        rng = Random(f"{self.plan.seed} poison {name_of(payload)}")
         return rng.randint(1, 4) if self.plan.has("deaths") and rng.random() < POISON_ODDS else 0
 
 
 POISON_ODDS = 0.02
+
+
+def name_of(payload: bytes) -> str:
+    """A payload's first word, which no other has."""
+    return payload.split(b" ", 1)[0].decode()
 
 
 class Member:
@@ -143,7 +156,7 @@ class Member:
         self.dead = dead
         self.engine: TimelineQueue | None = None
         self.closing = False
-        self._slots = asyncio.Semaphore(HANDLING_MAX)
+        self._slots = asyncio.Semaphore(life.plan.handling_max)
         ahead_us = life.rng(f"clock of {self.actor}").randint(-SKEW_US_MAX, SKEW_US_MAX)
         self.process.clock.step(ahead_us / SECOND)
 
@@ -163,6 +176,8 @@ class Member:
                     continue
                 break
         host = simulated_host(self.process, self.store, name=self.actor, now_us=self.now_us)
+        if READ_BUDGET in self.life.plan.bounds:
+            host = replace(host, read_budget=ReadBudget(READ_BUDGET_BYTES))
         sharing = Sharing(host, settings.queue) if self.life.plan.has("sharing") else None
         self.engine = TimelineQueue(host, settings, read_us=self.now_us(), dead_letters=self.dead, sharing=sharing)
         self.process.start(self._keep_fresh(self.engine))
@@ -180,6 +195,12 @@ class Member:
             settings = self.life.settings if engine.settings.queue == self.life.settings.queue else engine.settings
             await asyncio.sleep(own.uniform(0, READ_S) * own.random())
             engine.settings_changed(settings, read_us=read_us, dead_letters=self.dead)
+
+    async def cancelled_at_times(self, call: Awaitable[T], own: Random) -> T:
+        """The answer of a call, which is cancelled at some await of its own where the life does that."""
+        if not self.life.plan.has("cancelled calls") or own.random() < CALLS_UNCANCELLED:
+            return await call
+        return await asyncio.wait_for(call, own.expovariate(1 / CANCELLED_AFTER_S))
 
     @property
     def is_running(self) -> bool:
@@ -214,15 +235,23 @@ class Consumer(Member):
             self._check_for_broken(engine)
             visibility_us = round(plan.visibility_s * own.choice((0.5, 1, 1, 2)) * SECOND)
             try:
-                result = await engine.receive(own.randint(1, plan.limit), visibility_us=visibility_us, wait_us=SECOND)
+                with self.life.ledger.receiving(self.actor, visibility_us=visibility_us):
+                    result = await self._ask(engine, own, visibility_us)
+                    self._note(result, visibility_us)
+            except TimeoutError:
+                continue
             except HeadgateError:
                 await asyncio.sleep(0.3)
                 continue
             if result:
-                self._note(result, visibility_us)
                 for each in result:
                     await self._slots.acquire()
                     self.process.start(self._handle(engine, each, own.random()))
+
+    async def _ask(self, engine: TimelineQueue, own: Random, visibility_us: int) -> list[Delivery]:
+        limit = own.randint(1, self.life.plan.limit)
+        call = engine.receive(limit, visibility_us=visibility_us, wait_us=SECOND)
+        return await self.cancelled_at_times(call, own)
 
     def _note(self, result: Sequence[Delivery], visibility_us: int) -> None:
         self.life.ledger.delivered(self.actor, result, clock_us=self._clock_us(), visibility_us=visibility_us)
@@ -230,9 +259,9 @@ class Consumer(Member):
         held = {name: dispatcher.lease_term.epoch for name, dispatcher in lanes}
         for each in result:
             self.life.held[each.receipt] = held
-            self.life.came[each.payload] += 1
+            self.life.came[name_of(each.payload)] += 1
             self.process.note(
-                "receives", each.payload.decode(), ("attempt", each.attempt), ("epoch", each.epoch), *_flags(each)
+                "receives", name_of(each.payload), ("attempt", each.attempt), ("epoch", each.epoch), *_flags(each)
             )
 
     def _clock_us(self) -> int:
@@ -254,11 +283,12 @@ class Consumer(Member):
 
     async def _work(self, engine: TimelineQueue, given: Delivery, drawn: float) -> None:
         life, plan = self.life, self.life.plan
-        times = life.came[given.payload]
-        own = Random(f"{plan.seed} {given.payload!r} {times}")
+        name = name_of(given.payload)
+        times = life.came[name]
+        own = Random(f"{plan.seed} {name} {times}")
         await asyncio.sleep(own.expovariate(1 / (plan.work_s if not life.calm else CALM_WORK_S)))
         if times <= life.poison_of(given.payload):
-            self.process.note("dies by", given.payload.decode())
+            self.process.note("dies by", name_of(given.payload))
             self.process.kill()
             await asyncio.sleep(1)
         settle: Settle = Ack(given.receipt)
@@ -267,7 +297,7 @@ class Consumer(Member):
                 await asyncio.sleep(own.uniform(0.5, 2.0) * plan.visibility_s)
             if plan.has("extends") and own.random() < 0.2:
                 longer_us = round(own.uniform(0.5, 3) * plan.visibility_s * SECOND)
-                await self._settle(engine, given, ExtendDelivery(given.receipt, longer_us))
+                await self._settle(engine, given, ExtendDelivery(given.receipt, longer_us), own)
                 await asyncio.sleep(longer_us / SECOND * own.uniform(0.1, 1.2))
             if plan.has("nacks") and own.random() < 0.15:
                 delay_us = int(own.choice((0, own.uniform(0, 3), own.uniform(8, 16))) * SECOND)
@@ -276,19 +306,40 @@ class Consumer(Member):
                 )
             if plan.has("rejects") and own.random() < 0.08:
                 settle = DeadLetterDelivery(given.receipt, reason="by the seed")
+        if not life.calm and plan.has("heavy tails") and own.random() < plan.heavy_share:
+            await self._take_long(engine, given, own)
         for _ in range(SETTLE_TRIES):
-            answer = await self._settle(engine, given, settle)
+            answer = await self._settle(engine, given, settle, own)
             if answer is not Settled.UNKNOWN or drawn < 0.5:
                 return
 
-    async def _settle(self, engine: TimelineQueue, given: Delivery, settle: Settle) -> Settled | None:
+    async def _take_long(self, engine: TimelineQueue, given: Delivery, own: Random) -> None:
+        """A handler that takes very long keeps its message hidden."""
+        if self.life.heavy >= self.life.plan.heavy_most:
+            return
+        self.life.heavy += 1
+        hidden_s = self.life.plan.visibility_s
+        least_s, most_s = self.life.plan.heavy_s
+        until_s = self.life.world.now_s() + least_s * (most_s / least_s) ** own.random()
+        while self.life.world.now_s() < until_s:
+            extend = ExtendDelivery(given.receipt, round(hidden_s * SECOND))
+            if await self._settle(engine, given, extend, own) is Settled.STALE:
+                return
+            await asyncio.sleep(hidden_s / 2)
+
+    async def _settle(self, engine: TimelineQueue, given: Delivery, settle: Settle, own: Random) -> Settled | None:
+        """The answer; None: it failed, or was cancelled before."""
         what = type(settle).__name__.removesuffix("Delivery").lower()
         try:
-            (answer,) = await self.life.ledger.settle(engine.settle, [settle], self.actor)
+            call = self.life.ledger.settle(engine.settle, [settle], self.actor)
+            (answer,) = await self.cancelled_at_times(call, own)
+        except TimeoutError:
+            self.process.note(f"cancelled its {what}", name_of(given.payload))
+            return Settled.UNKNOWN
         except HeadgateError as error:
-            self.process.note(f"cannot {what}", given.payload.decode(), str(error))
+            self.process.note(f"cannot {what}", name_of(given.payload), str(error))
             return None
-        self.process.note(f"settles: {what}", given.payload.decode(), answer.value)
+        self.process.note(f"settles: {what}", name_of(given.payload), answer.value)
         return answer
 
     async def hand_over(self, *, finish: bool) -> None:
@@ -303,7 +354,9 @@ class Consumer(Member):
 
 
 SETTLE_TRIES = 2
-HANDLING_MAX = 30
+CALLS_UNCANCELLED = 0.8
+CANCELLED_AFTER_S = 0.01
+"""The mean; the ring answers within some milliseconds."""
 CALM_WORK_S = 0.005
 """The pause per message after the storm: the rest is worked off fast, since waiting would show nothing more."""
 
@@ -313,7 +366,7 @@ class Digger(Consumer):
 
     def _note(self, result: Sequence[Delivery], visibility_us: int) -> None:
         for each in result:
-            self.process.note("finds the dead letter", each.payload.decode(), ("attempt", each.attempt))
+            self.process.note("finds the dead letter", name_of(each.payload), ("attempt", each.attempt))
             dead_letter = self._grave_of(each)
             if dead_letter not in self.life.dead_letters:  # it may come again, as any message
                 self.life.dead_letters.add(dead_letter)
@@ -375,6 +428,8 @@ class Putter(Member):
             if plan.has("purges") and own.random() < 0.02:
                 self.process.start(self._purge(engine))
             await asyncio.sleep(own.expovariate(1 / plan.put_every_s))
+            if plan.quiet_s[0] <= life.world.now_s() < plan.quiet_s[1]:
+                await asyncio.sleep(plan.quiet_s[1] - life.world.now_s())
         await engine.close()
         self.closing = True
 
@@ -382,7 +437,7 @@ class Putter(Member):
         return self.life.scheduled.pop(own.randrange(len(self.life.scheduled)))
 
     def _later_us(self, own: Random) -> int:
-        return self._wall_us() + int(own.uniform(0, DELAY_S) * SECOND)
+        return self._wall_us() + int(own.uniform(0, self.life.plan.delay_s) * SECOND)
 
     def _wall_us(self) -> int:
         return self.process.clock.wall_us() if self.clock is None else self.clock.now_us()
@@ -390,7 +445,7 @@ class Putter(Member):
     def _message(self, payload: str, own: Random) -> NewMessage:
         plan = self.life.plan
         due_us = group = once = None
-        if plan.has("delays") and own.random() < 0.25:
+        if plan.has("delays") and own.random() < plan.delayed_share:
             due_us = self._later_us(own)
         if plan.has("far") and own.random() < 0.05:
             due_us = self._wall_us() + FAR_US
@@ -400,13 +455,21 @@ class Putter(Member):
             once = f"key {own.randrange(ONCE_KEYS)}"
             group = None
         attributes = {"of": payload} if own.random() < 0.1 else {}
-        return NewMessage(payload.encode(), due_us=due_us, group=group, once=once, attributes=attributes)
+        content = payload.encode()
+        if plan.has("large payloads") and own.random() < plan.large_share:
+            least, most = plan.payload_bytes
+            content += b" " + own.randbytes(round(least * (most / least) ** own.random()))
+        return NewMessage(content, due_us=due_us, group=group, once=once, attributes=attributes)
 
     async def _put(self, engine: TimelineQueue, messages: Sequence[NewMessage]) -> None:
-        names = messages[0].payload.decode() + (f" and {len(messages) - 1} more" if len(messages) > 1 else "")
+        names = name_of(messages[0].payload) + (f" and {len(messages) - 1} more" if len(messages) > 1 else "")
         self.process.note("puts", ", ".join(self._reported(each) for each in messages))
         try:
-            ids = await self.life.ledger.put(engine.put, messages, self.actor)
+            own = self.life.rng(f"put of {names}")
+            ids = await self.cancelled_at_times(self.life.ledger.put(engine.put, messages, self.actor), own)
+        except TimeoutError:
+            self.process.note("cancelled its put", names)
+            return
         except HeadgateError as error:
             self.process.note("could not put", names, type(error).__name__, error.message)
             return
@@ -417,7 +480,7 @@ class Putter(Member):
 
     def _reported(self, message: NewMessage) -> str:
         """A message as the history shows it."""
-        report = message.payload.decode()
+        report = name_of(message.payload)
         if message.due_us is not None:
             report += f" (in {(message.due_us - self._wall_us()) / SECOND:.1f} s)"
         if message.group is not None:
@@ -438,7 +501,7 @@ class Putter(Member):
         except HeadgateError as error:
             self.life.ledger.not_acknowledged(tried, error)
             return
-        self.process.note("has put in a batch", message.payload.decode())
+        self.process.note("has put in a batch", name_of(message.payload))
         self.life.ledger.acknowledged(tried, [batched.message_id])
 
     async def _cancel(self, engine: TimelineQueue, message_id: str) -> None:
@@ -454,23 +517,23 @@ class Putter(Member):
 
     async def _reschedule(self, engine: TimelineQueue, message_id: str, due_us: int) -> None:
         """A restamped message is a message of its own; of the old one only a promise binds."""
-        tale = self.life.ledger.tale(message_id)
-        message = tale.put.message if tale.put is not None else NewMessage(b"")
+        put = self.life.ledger.tale(message_id).put
+        message = self.life.ledger.message(message_id) or NewMessage(b"")
         if message.once is not None:
             return  # a key stands for its first message alone
         payload = message.payload
-        self.process.note("reschedules", payload.decode())
+        self.process.note("reschedules", name_of(payload))
         self.life.ledger.cancelling(message_id)
         try:
             answer, new_id = await engine.reschedule(message_id, due_us)
         except HeadgateError as error:
-            self.process.note("does not know whether it rescheduled", payload.decode(), error.message)
+            self.process.note("does not know whether it rescheduled", name_of(payload), error.message)
             return
-        self.process.note("reschedule", payload.decode(), answer.value, ("new", new_id))
+        self.process.note("reschedule", name_of(payload), answer.value, ("new", new_id))
         if new_id is not None:
-            (put,) = self.life.ledger.trying([replace(message, due_us=due_us)], self.actor)
-            put.began_us = tale.put.began_us if tale.put is not None else put.began_us  # a purge goes by the first
-            self.life.ledger.acknowledged([put], [new_id])
+            since_us = None if put is None else put.began_us  # a purge goes by the first
+            tried = self.life.ledger.trying([replace(message, due_us=due_us)], self.actor, since_us=since_us)
+            self.life.ledger.acknowledged(tried, [new_id])
         if answer is Cancelled.CANCELLED:
             self.life.ledger.cancel_answered(message_id, answer)
         elif new_id is not None:
@@ -560,7 +623,7 @@ class Mender(Member):
         own = self.life.rng(f"passes of {self.actor}")
         engine = await self.open(self.life.settings)
         while True:
-            await asyncio.sleep(own.uniform(1, 10))
+            await asyncio.sleep(own.uniform(*self.life.plan.repair_every_s))
             await self.repair(engine)
 
     async def repair_all(self) -> None:
@@ -586,7 +649,6 @@ class Mender(Member):
         return done
 
 
-DELAY_S = 12
 PASSES_MAX = 30
 ONCE_KEYS = 5
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from random import Random
 
+from tests.simulation.timeline.timeline_bounds import BOUNDS
+
 FEATURES = {
     "groups": 0.5,
     "once": 0.35,
@@ -33,6 +35,10 @@ FEATURES = {
     "batches": 0.06,
     "rejects": 0.25,
     "sharing": 0.2,
+    "large payloads": 0.12,
+    "heavy tails": 0.02,
+    "cancelled calls": 0.25,
+    "small bounds": 0.25,
 }
 """The features of a life, and how often each occurs."""
 
@@ -56,6 +62,8 @@ FAULTS = {
     "killed producers": 0.3,
     "stepped clocks": 0.5,
     "late writes": 0.8,
+    "refused tables": 0.25,
+    "revoked rights": 0.2,
 }
 """The faults of a life. Clocks are stepped only where processes compare theirs, since nobody would notice elsewhere.
 Writes land after hours only in lives that check again after hours."""
@@ -86,6 +94,28 @@ class Plan:
     receivers: int
     limit: int
     work_s: float
+    bounds: frozenset[str]
+    """Those that are small in this life."""
+    payload_bytes: tuple[int, int] = (10_000, 1_000_000)
+    """Of large payloads; as many of each size."""
+    large_share: float = 0.1
+    heavy_share: float = 0.03
+    """The share of handlers that take very long, where there are such."""
+    heavy_most: int = 3
+    heavy_s: tuple[float, float] = (60.0, 1800.0)
+    delayed_share: float = 0.25
+    delay_s: float = 12.0
+    """The longest delay of a message."""
+    handling_max: int = 30
+    """How many messages a consumer handles at a time."""
+    repair_every_s: tuple[float, float] = (1.0, 10.0)
+    quiet_s: tuple[float, float] = (0.0, 0.0)
+    """From when to when nothing is put."""
+    waits_s_max: float | None = None
+    """Consumers ask without a pause: what can be handed out waits for at most this long unless a fault is under way
+    or its lane was being taken over just now. None: nobody asks so in this life."""
+    keeps_its_size: bool = False
+    """The load is so even that after a while no structure of the engine grows."""
 
     def has(self, feature: str) -> bool:
         """Whether this life does that."""
@@ -140,6 +170,7 @@ def plan_of(seed: int) -> Plan:
         receivers=rng.choice((1, 1, 2)),
         limit=rng.choice((1, 5, 20)),
         work_s=rng.choice((0.01, 0.05, 0.3)),
+        bounds=frozenset(each for each in BOUNDS if "small bounds" in features and rng.random() < 0.5),
     )
 
 

@@ -1,7 +1,7 @@
 """A timeline queue on a ring of three nodes: its processes are stopped and killed, nodes are lost, messages are not.
 
 What each process put, was given and settled it writes down itself (timeline_process.py), and the invariants of the
-simulation judge it (tests/kit/invariants.py).
+simulation judge it (tests/kit/client_history).
 """
 
 from __future__ import annotations

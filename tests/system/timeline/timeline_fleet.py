@@ -22,7 +22,8 @@ from dev.servers.cassandra import HostedRing, Ring
 from dev.servers.owned_server import OwnedServer
 from headgate.engines.contract import Ack, Cancelled, Delivery, NackDelivery, NewMessage, Settled
 from headgate.local.processes import wait_until
-from tests.kit.invariants import Ledger, Put, Word
+from tests.kit.client_history.history import PutRecord
+from tests.kit.invariants import Ledger
 from tests.system.timeline.timeline_process import SECOND, Order, boot_us
 
 ROOT = Path(__file__).parents[3]
@@ -229,8 +230,8 @@ class _Narrator:
     """Records the story in a ledger, and holds what waits for its answer."""
 
     ledger: Ledger
-    puts: dict[str, Sequence[Put]] = field(default_factory=dict)
-    words: dict[str, Word] = field(default_factory=dict)
+    puts: dict[str, Sequence[PutRecord]] = field(default_factory=dict)
+    settles: dict[str, str] = field(default_factory=dict)
 
     def narrate(self, event: Event) -> None:
         """Records an event; events without a message are left out."""
@@ -264,10 +265,10 @@ class _Narrator:
 
     def _asked(self, event: Event) -> None:
         settle = Ack(event["receipt"]) if event["how"] == "ack" else NackDelivery(event["receipt"])
-        (self.words[event["receipt"]],) = self.ledger.settling(event.actor, [settle])
+        (self.settles[event["receipt"]],) = self.ledger.settling(event.actor, [settle])
 
     def _settled(self, event: Event) -> None:
-        self.ledger.settled([self.words[event["receipt"]]], [Settled(event["answer"])])
+        self.ledger.settled(event.actor, [self.settles[event["receipt"]]], [Settled(event["answer"])])
 
 
 def wall_us_at(at_us: int) -> int:

@@ -24,7 +24,7 @@ def test_the_scenario_of_the_page_runs(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_every_fault_that_the_code_offers_is_on_the_page() -> None:
     offered = {"stop", "go_on", "kill", "restart", "shut_down", "overload", "hold_hints", "release_hints"}
-    offered |= {"hold_batchlog", "release_batchlog", "alter_gc_grace", "purge"}
+    offered |= {"refuse", "allow", "hold_batchlog", "release_batchlog", "alter_gc_grace", "purge"}
     assert offered <= set(dir(Cluster))
     assert {"cut", "heal", "slow", "lose", "delay"} <= set(dir(Network))
     assert {"pause", "kill", "kill_before_step", "pause_before_step"} <= set(dir(Process))

@@ -269,6 +269,26 @@ def test_attack_E4_too_much_settled_above_one_message_holds_the_lane() -> None:
     assert [(4, 0, 1), (5, 0, 1)] == places(give(delivery_state))
 
 
+def test_a_lane_that_is_held_delivers_what_holds_it_again() -> None:
+    terms = Live(DeliveryTerms(max_receives=3, hold_us_max=0, remembered_us=SECOND, holes_max=2))
+    delivery_state = state_with(*(row(order, 1) for order in range(6)), terms=terms)
+    _, *rest = give(delivery_state, 4)
+    ack(delivery_state, *rest)
+    assert delivery_state.is_held()
+    assert [(0, 0, 2)] == places(give(delivery_state, now_us=2 * SECOND))
+
+
+def test_the_next_owner_of_a_lane_that_is_held_delivers_what_holds_it() -> None:
+    terms = Live(DeliveryTerms(max_receives=3, hold_us_max=0, remembered_us=SECOND, holes_max=2))
+    delivery_state = DeliveryState(terms, epoch=8)
+    delivery_state.add(row(0, 1), now_us=0)
+    for order in range(1, 5):
+        delivery_state.add(row(order, 1), RowFacts(settled=1), now_us=0)
+    delivery_state.add(row(5, 1), now_us=0)
+    assert delivery_state.is_held()
+    assert [(0, 0, 1)] == places(give(delivery_state))
+
+
 def test_a_lent_range_is_not_given_and_not_passed_and_comes_back() -> None:
     delivery_state = state_with(*(row(order, 1) for order in range(4)))
     (mine,) = give(delivery_state, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 import subprocess
 import sys
@@ -42,9 +43,11 @@ from headgate.engines.timeline.put.decide_row_ack import (
     may_restamp,
     with_tail,
 )
-from headgate.errors import Bug
+from headgate.engines.timeline.put.waiting_calls import Call
+from headgate.errors import Bug, HeadgateError, OperationRefused
 from headgate.expiry import Promise
 from headgate.store.process_positions import process_positions
+from headgate.store.store import OutcomeUnknown
 
 READY = 1_000_000_000
 GENERATIONS = (GenerationSettings(1, 4), GenerationSettings(2, 7, READY + 5_000))
@@ -361,3 +364,26 @@ def test_a_refused_batch_reports_where_each_key_stands() -> None:
         ClaimStatus.UNFINISHED: [b"open"],
         ClaimStatus.FREE: [b"free"],
     } == sort_standings(proposed, entries)
+
+
+@pytest.mark.parametrize(
+    ("fates", "error"),
+    [
+        ("refused refused", OperationRefused),
+        ("stored refused", OutcomeUnknown),
+        ("refused stored", OutcomeUnknown),
+        ("refused unknown", OutcomeUnknown),
+    ],
+)
+def test_a_put_of_several_is_refused_only_when_none_of_them_is_stored(fates: str, error: type[HeadgateError]) -> None:
+    async def run() -> None:
+        call = Call(asyncio.get_running_loop().create_future(), 2)
+        for index, fate in enumerate(fates.split()):
+            if fate == "stored":
+                call.take(index, [f"id-{index}"])
+            else:
+                call.fail(OperationRefused("no right") if fate == "refused" else OutcomeUnknown("late"), index, 1)
+        with pytest.raises(error):
+            await call.future
+
+    asyncio.run(run())

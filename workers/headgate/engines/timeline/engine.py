@@ -57,7 +57,7 @@ from headgate.errors import HeadgateError, InvalidRequest, Unavailable
 from headgate.process.background_tasks import BackgroundTasks
 from headgate.process.live import Live
 from headgate.store.model.deadline import Deadline
-from headgate.store.store import NotSent, OutcomeUnknown
+from headgate.store.store import REFUSALS, NotSent, OutcomeUnknown
 
 LANES_MAX = 1_000
 PURGE_TRIES = 5
@@ -184,7 +184,7 @@ class TimelineQueue:
             put = self._once.put if has_key else self.producer.put
             try:
                 ids += await put(list(run), deadline=deadline)
-            except Unavailable as error:
+            except (Unavailable, *REFUSALS) as error:
                 if not ids:
                     raise
                 raise OutcomeUnknown("Only the first of the messages are put", put=len(ids)) from error

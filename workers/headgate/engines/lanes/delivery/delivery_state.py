@@ -317,8 +317,6 @@ class DeliveryState:
 
     def _most(self, limit: int, given: Sequence[HandOut]) -> int:
         """How many may be given in all."""
-        if self.is_held():
-            return 0
         return min(limit, self._terms.now.in_flight_max - self.in_flight + len(given))
 
     def is_held(self) -> bool:
@@ -344,8 +342,11 @@ class DeliveryState:
         self._kept_back.append((state, index))
 
     def _give_unread(self, limit: int, until_us: int, now_us: int, given: list[HandOut]) -> None:
+        most = self._rows[0].row.order if self.is_held() else None
         while self._unread and len(given) < limit:
             state, index = self._unread[0]
+            if most is not None and state.row.order > most:
+                return  # only what holds the lane is delivered, or it would stay held
             if self._reserved and self._is_reserved(state):
                 self._unread.popleft()
                 for each in range(index, state.row.count):

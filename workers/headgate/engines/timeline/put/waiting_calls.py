@@ -30,15 +30,17 @@ Ids = list[str]
 
 
 class Call:
-    """One put of several messages: done when each has its id, failed when one fails."""
+    """One put of several messages: done when each has its id, failed when one is not known to be durable. It fails
+    with an error by which nothing was done only when nothing was done for any of them."""
 
-    __slots__ = ("_ids", "_is_sent", "_left", "deadline", "future")
+    __slots__ = ("_failed", "_ids", "_is_sent", "_left", "deadline", "future")
 
     def __init__(self, future: asyncio.Future[Ids], count: int, deadline: Deadline | None = None) -> None:
         self.future = future
         self.deadline = deadline
         self._ids = [""] * count
         self._left = count
+        self._failed: HeadgateError | None = None
         self._is_sent = bytearray(0 if deadline is None else count)
 
     def take(self, start: int, ids: Ids) -> None:
@@ -47,12 +49,19 @@ class Call:
             return
         self._ids[start : start + len(ids)] = ids
         self._left -= len(ids)
-        if not self._left:
+        if self._failed is not None:
+            fail(self.future, _only_some(self._failed))
+        elif not self._left:
             self.future.set_result(self._ids)
 
     def fail(self, error: HeadgateError, start: int, count: int) -> None:
         """These messages are not known to be durable, from the `start`-th on."""
-        fail(self.future, error)
+        self._left -= count
+        self._failed = self._failed or error
+        if isinstance(error, OutcomeUnknown) or any(self._ids):
+            fail(self.future, _only_some(error))
+        elif self._left <= 0:
+            fail(self.future, self._failed)
 
     def mark_sent(self, start: int, count: int) -> None:
         """A flush has taken these messages: from now on they may be stored."""
@@ -92,6 +101,13 @@ def fail(future: asyncio.Future[Any], error: HeadgateError) -> None:
         mine = type(error)(error.message, remedy=error.remedy, **error.facts)
         mine.__cause__ = error
         future.set_exception(mine)
+
+
+def _only_some(error: HeadgateError) -> HeadgateError:
+    """What is not known of a whole call, of which some messages failed."""
+    if isinstance(error, OutcomeUnknown):
+        return error
+    return OutcomeUnknown("Only some of the messages may be put", last=error.message)
 
 
 def not_sent() -> NotSent:

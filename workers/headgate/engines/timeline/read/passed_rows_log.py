@@ -29,6 +29,8 @@ from headgate.store.model.statements import Batch, Insert, Plain
 from headgate.store.model.types import Value
 
 HOUR_US = 3_600 * SECOND_US
+PARTS_MAX = 1_000
+"""A lane may be held for months: the number of the last piece is remembered for this number of parts."""
 
 
 class Passing:
@@ -85,6 +87,8 @@ class Passing:
         self.unreadable.add(content.place for content in unreadable)
         for content in unreadable:
             log_unreadable(self._settings.now, content.place, content.unreadable)
+        if len(self._pieces) > PARTS_MAX:  # nothing is in doubt now, so no piece is counted under two writers
+            self._writer, self._pieces = self._host.uuid(), {}
 
     def _note(self, contents: Sequence[RowContent], piece: int, stamp_us: int) -> Insert:
         """Kept as long as what is passed in the latest of their parts."""
