@@ -60,7 +60,7 @@ class Reviewer(ClusterPort):
         self.hangs = False
 
     async def send(self, request: ApiRequest, within_s: float) -> ApiResponse | Denied:
-        assert (request.method, request.body is not None) == ("POST", True)
+        assert (request.verb, request.namespace, request.name) == ("create", None, None)
         assert request.body is not None
         self.asked.append(request.body)
         if self.hangs:
@@ -68,18 +68,15 @@ class Reviewer(ClusterPort):
         if self.silent:
             return no_answer("nothing")
         spec = request.body["spec"]
-        if request.path == "/apis/authentication.k8s.io/v1/tokenreviews":
+        if (request.kind.api_version, request.kind.plural) == ("authentication.k8s.io/v1", "tokenreviews"):
             name = USERS.get(spec["token"])
             user = {"username": name, "groups": ["g"], "uid": "u", "extra": {"e": ["x"]}}
             return ApiResponse(201, {"status": {"authenticated": True, "user": user} if name else {}})
-        assert request.path == "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+        assert (request.kind.api_version, request.kind.plural) == ("authorization.k8s.io/v1", "subjectaccessreviews")
         of = spec["resourceAttributes"]
         right = (spec["user"], of["verb"], of["resource"], of["namespace"], of["name"])
         assert (spec["groups"], spec["uid"], spec["extra"]) == (["g"], "u", {"e": ["x"]})
         return ApiResponse(201, {"status": {"allowed": right in RIGHTS}})
-
-    def follow(self, request: ApiRequest, within_s: float) -> Any:
-        raise NotImplementedError
 
     async def close(self) -> None: ...
 
