@@ -13,7 +13,7 @@ from uuid import UUID
 import pytest
 
 from headgate.engines.contract import LaneOwner, NewMessage
-from headgate.engines.crash_suspects import Life
+from headgate.engines.crash_suspects import ProcessLife
 from headgate.engines.lanes.balance import membership
 from headgate.engines.lanes.balance.decide_dual_owners import LaneClaim, LaneClaims
 from headgate.engines.lanes.balance.decide_shares import Member as ShareMember
@@ -256,7 +256,7 @@ def test_a_process_that_is_no_member_reads_the_owner_from_the_list() -> None:
 def test_whether_a_member_has_ended_is_known_within_its_rows_life(end: str) -> None:
     """Of one that was killed, of one that left, and of one that was merely paused for longer than a lease."""
 
-    async def scenario(queue: Queue) -> list[tuple[Life, int]]:
+    async def scenario(queue: Queue) -> list[tuple[ProcessLife, int]]:
         watching, other = queue.client("watching"), queue.client("other")
         mine, theirs = (Sharing(each.host, queue.settings.queue) for each in (watching, other))
         for client, sharing in ((watching, mine), (other, theirs)):
@@ -270,15 +270,15 @@ def test_whether_a_member_has_ended_is_known_within_its_rows_life(end: str) -> N
         else:
             await other.process.start(theirs.leave())
         began_s, lives = queue.world.now_s(), [(mine.life_of(theirs.me, since_us=since_us), 0)]
-        while lives[-1][0] is Life.UNKNOWN and len(lives) < 30:
+        while lives[-1][0] is ProcessLife.UNKNOWN and len(lives) < 30:
             await asyncio.sleep(1)
             lives.append((mine.life_of(theirs.me, since_us=since_us), round(queue.world.now_s() - began_s)))
-        assert mine.life_of(mine.me, since_us=since_us) is Life.ALIVE
+        assert mine.life_of(mine.me, since_us=since_us) is ProcessLife.ALIVE
         return lives
 
     first, *_, (life, after_s) = simulate(scenario, settings=SHARED)
-    assert first == (Life.UNKNOWN, 0)
-    assert (life, after_s <= 18) == (Life.ALIVE if end == "pause" else Life.ENDED, True)
+    assert first == (ProcessLife.UNKNOWN, 0)
+    assert (life, after_s <= 18) == (ProcessLife.ALIVE if end == "pause" else ProcessLife.ENDED, True)
 
 
 async def _joined(sharing: Sharing) -> None:

@@ -95,7 +95,7 @@ def test_a_restamped_row_is_dropped_after_its_original_was_passed_65_parts_ago()
 
 def source_of(client: Client, epoch: int) -> TimelineSource:
     """The lane in the next lease term."""
-    lease_term = LeaseTerm(client.host.uuid(), epoch, Promise.until(0, sent_us=0), None, 0, True, 0)
+    lease_term = LeaseTerm(client.host.uuid(), epoch, Promise.until(0, sent_us=0), None, 0, 0)
     sender = client.producer.sender
     return TimelineSource(client.host, sender, Live(None), generation=1, shard=0, lease_term=lease_term)
 

@@ -16,7 +16,7 @@ from headgate.engines.lanes.log import settle_log
 from headgate.engines.timeline.lanes import timeline_lanes
 from headgate.engines.timeline.model import partitions
 from headgate.engines.timeline.put import decide_row_ack, once, part_records
-from headgate.engines.timeline.read import part_index, passed_rows_log, reading
+from headgate.engines.timeline.read import part_index, part_reader, passed_rows_log
 from headgate.engines.timeline.repair import skip_settled
 
 CONSTANTS: dict[str, tuple[ModuleType, dict[str, int]]] = {
@@ -26,7 +26,7 @@ CONSTANTS: dict[str, tuple[ModuleType, dict[str, int]]] = {
     "parts that a lane passes": (passed_rows_log, {"PARTS_MAX": 3}),
     "rows of a sub": (partitions, {"SUB_ROWS_MAX": 20}),
     "parts that a reader knows": (part_index, {"PARTS_MAX": 2, "DAYS_MAX": 2}),
-    "rows of a read": (reading, {"ROWS_MIN": 1, "ROWS_MAX": 7}),
+    "rows of a read": (part_reader, {"ROWS_MAX": 7}),
     "keys of a claim": (once, {"CLAIMED_AT_ONCE_MAX": 2, "SLOTS_AT_ONCE_MAX": 1}),
     "put counts": (part_records, {"COUNTS_EACH_MAX": 2, "COUNTS_AT_ONCE": 2}),
     "rows that repair skips": (skip_settled, {"ROWS_MAX": 5}),

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headgate.engines.crash_suspects import LEVEL_ALONE, Group, Life
+from headgate.engines.crash_suspects import LEVEL_ALONE, ProcessLife, SuspectGroup
 from headgate.engines.lanes.delivery.delivery_state import DeliveryState
 from headgate.engines.lanes.delivery.rows import DeliveryTerms, HandOut, LaneRow, Why
 from headgate.engines.lanes.log.settle_log_format import Moved, RowFacts, Tried, decode, encode
@@ -185,7 +185,7 @@ def test_attack_C1_a_failed_message_holds_its_group_and_no_other() -> None:
 OWNER = UUID(int=9)
 
 
-def left_by(life: Life, *tried: Tried, count: int = 3) -> DeliveryState:
+def left_by(life: ProcessLife, *tried: Tried, count: int = 3) -> DeliveryState:
     """A lane whose earlier owner had these in flight, or had tried them."""
     delivery_state = DeliveryState(Live(replace(TERMS.now, max_receives=5)), epoch=7, life_of=lambda _: life)
     delivery_state.add(row(1, count), RowFacts(tried=dict(enumerate(tried))), now_us=0)
@@ -199,11 +199,11 @@ def open_at(level: int = 0, *, attempt: int = 1, until_us: int = 0) -> Tried:
 
 def suspects(delivery_state: DeliveryState, level: int, *, now_us: int = 0) -> list[HandOut]:
     """Hand out crash suspects of a level, without a bound."""
-    return delivery_state.hand_out_suspects(Group(level, 64, level), 64, now_us=now_us, visibility_us=SECOND)
+    return delivery_state.hand_out_suspects(SuspectGroup(level, 64, level), 64, now_us=now_us, visibility_us=SECOND)
 
 
 def test_attack_D2_what_was_in_flight_when_its_process_ended_is_suspect_and_nothing_else() -> None:
-    delivery_state = left_by(Life.ENDED, open_at(), Tried(6, 0, 1, 0, owner=OWNER))
+    delivery_state = left_by(ProcessLife.ENDED, open_at(), Tried(6, 0, 1, 0, owner=OWNER))
     assert [(1, 1, 2), (1, 2, 1)] == places(give(delivery_state))
     assert {1: 1} == delivery_state.suspects_waiting
     (suspect,) = suspects(delivery_state, 1)
@@ -214,31 +214,31 @@ def test_attack_D2_what_was_in_flight_when_its_process_ended_is_suspect_and_noth
 
 
 def test_attack_D2_only_the_death_of_a_message_alone_is_charged() -> None:
-    delivery_state = left_by(Life.ENDED, open_at(LEVEL_ALONE - 1), open_at(LEVEL_ALONE))
+    delivery_state = left_by(ProcessLife.ENDED, open_at(LEVEL_ALONE - 1), open_at(LEVEL_ALONE))
     assert [(1, 2, 1)] == places(give(delivery_state))
     assert {LEVEL_ALONE: 2} == delivery_state.suspects_waiting
     assert [(1, 0, 1), (1, 1, 2)] == places(suspects(delivery_state, LEVEL_ALONE))
 
 
 def test_what_a_living_owner_had_in_flight_is_no_suspect() -> None:
-    delivery_state = left_by(Life.ALIVE, open_at())
+    delivery_state = left_by(ProcessLife.ALIVE, open_at())
     assert [(1, 0, 2), (1, 1, 1), (1, 2, 1)] == places(give(delivery_state))
     assert not delivery_state.has_suspects
 
 
 def test_until_it_is_known_whether_its_owner_ended_a_message_waits_and_others_do_not() -> None:
-    life = [Life.UNKNOWN]
+    life = [ProcessLife.UNKNOWN]
     delivery_state = DeliveryState(TERMS, epoch=7, life_of=lambda _: life[0])
     delivery_state.add(row(1, 2), RowFacts(tried={0: open_at(until_us=2 * SECOND)}), now_us=0)
     assert [(1, 1, 1)] == places(give(delivery_state))
     assert [] == [each.index for each in give(delivery_state, now_us=2 * SECOND) if each.index == 0]
-    life[0] = Life.ENDED
+    life[0] = ProcessLife.ENDED
     give(delivery_state, now_us=3 * SECOND)
     assert [(1, 0, 1)] == places(suspects(delivery_state, 1, now_us=3 * SECOND))
 
 
 def test_a_suspect_that_fails_is_cleared_and_one_that_kills_its_process_goes_alone() -> None:
-    delivery_state = left_by(Life.ENDED, open_at(), open_at(), open_at())
+    delivery_state = left_by(ProcessLife.ENDED, open_at(), open_at(), open_at())
     give(delivery_state)
     failed, killed, returned = suspects(delivery_state, 1)
     for each, how in ((failed, {}), (killed, {"killed": True}), (returned, {"charged": False})):
@@ -250,7 +250,7 @@ def test_a_suspect_that_fails_is_cleared_and_one_that_kills_its_process_goes_alo
 
 
 def test_one_that_killed_its_process_stays_in_its_lane_where_its_level_is_known() -> None:
-    delivery_state = left_by(Life.ENDED, open_at(), count=1)
+    delivery_state = left_by(ProcessLife.ENDED, open_at(), count=1)
     give(delivery_state)
     (one,) = suspects(delivery_state, 1)
     delivery_state.nack(one.row.key, 0, 1, delay_us=3600 * SECOND, reason="", now_us=0, killed=True)

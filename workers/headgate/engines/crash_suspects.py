@@ -18,7 +18,7 @@ LEVEL_ALONE = GROUP_MAX.bit_length()
 """Here a group is one message: a death is charged to it."""
 
 
-class Life(Enum):
+class ProcessLife(Enum):
     """What this process knows of the one that delivered a message before."""
 
     ALIVE = "alive"
@@ -34,7 +34,7 @@ class Peers(Protocol):
         """This process, in the settle logs that it writes."""
         ...
 
-    def life_of(self, member: UUID, *, since_us: int) -> Life:
+    def life_of(self, member: UUID, *, since_us: int) -> ProcessLife:
         """Whether a process has run since a given time."""
         ...
 
@@ -44,9 +44,9 @@ class NoPeers:
 
     me = UUID(int=0)
 
-    def life_of(self, member: UUID, *, since_us: int) -> Life:
+    def life_of(self, member: UUID, *, since_us: int) -> ProcessLife:
         """As far as it can be known."""
-        return Life.ENDED
+        return ProcessLife.ENDED
 
 
 def group_max(level: int) -> int:
@@ -71,7 +71,7 @@ def is_charged(level: int) -> bool:
 
 
 @dataclass(frozen=True)
-class Group:
+class SuspectGroup:
     """Suspects to be delivered now."""
 
     level: int
@@ -81,7 +81,7 @@ class Group:
     """Their level from then on."""
 
 
-def decide_group(waiting: Counter[int], in_flight: Counter[int]) -> Group | None:
+def decide_group(waiting: Counter[int], in_flight: Counter[int]) -> SuspectGroup | None:
     """The suspects that a process may deliver, by how many of each level wait there and are in flight. Those of one
     level are in flight together, the highest level first, since it is the nearest to its guilty message."""
     running = [level for level, count in in_flight.items() if count]
@@ -89,4 +89,4 @@ def decide_group(waiting: Counter[int], in_flight: Counter[int]) -> Group | None
     left = group_max(level) - in_flight[level] if level else 0
     if left <= 0 or not waiting[level] or any(each != level for each in running):
         return None
-    return Group(level, left, level if running else max(level, level_of_group(waiting[level])))
+    return SuspectGroup(level, left, level if running else max(level, level_of_group(waiting[level])))

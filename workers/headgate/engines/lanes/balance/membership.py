@@ -21,7 +21,7 @@ from uuid import UUID
 
 from headgate.engines.context import Host
 from headgate.engines.contract import LaneOwner
-from headgate.engines.crash_suspects import Life
+from headgate.engines.crash_suspects import ProcessLife
 from headgate.engines.lanes.balance.decide_dual_owners import HeldLanes, LaneClaims, decode_held, encode_held
 from headgate.engines.lanes.balance.decide_shares import GivingBack, Member, decide_shares, watchers
 from headgate.engines.lanes.lane_name import LaneName
@@ -174,15 +174,15 @@ class Sharing:
             self._shared = wanted, self.members, owners
         return self._shared[2]
 
-    def life_of(self, member: UUID, *, since_us: int) -> Life:
+    def life_of(self, member: UUID, *, since_us: int) -> ProcessLife:
         """Whether a process has written its row of the list since that time. One that has ended is in no list that
         was read later."""
         if member == self.me:
-            return Life.ALIVE
+            return ProcessLife.ALIVE
         written_us = [claims.at_us for claims in self.other_claims if claims.member == member]
         if any(each > since_us for each in written_us):
-            return Life.ALIVE
-        return Life.ENDED if not written_us and self._read_us > since_us else Life.UNKNOWN
+            return ProcessLife.ALIVE
+        return ProcessLife.ENDED if not written_us and self._read_us > since_us else ProcessLife.UNKNOWN
 
     # ---- the list
 

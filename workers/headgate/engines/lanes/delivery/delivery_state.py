@@ -21,7 +21,7 @@ from itertools import count as counter
 from typing import Any
 from uuid import UUID
 
-from headgate.engines.crash_suspects import LEVEL_ALONE, Group, Life, is_charged, level_after_death
+from headgate.engines.crash_suspects import LEVEL_ALONE, ProcessLife, SuspectGroup, is_charged, level_after_death
 from headgate.engines.lanes.delivery import message_life as life
 from headgate.engines.lanes.delivery.message_life import LifeState, Step, advance, advance_each, advance_run
 from headgate.engines.lanes.delivery.read_budget import ReadBudget
@@ -33,7 +33,7 @@ from headgate.process.live import Live
 NEVER_US = 2**63 - 1
 REASON_CHARACTERS_MAX = 4_000
 JUDGE_AGAIN_US = 1_000_000
-"""A message whose previous owner may still run waits so long for what becomes known of that."""
+"""How long a message whose previous owner may still run waits until that is asked again."""
 
 NOTHING_KNOWN = RowFacts()
 
@@ -110,7 +110,7 @@ class DeliveryState:
         *,
         groups_held: bool = False,
         budget: ReadBudget | None = None,
-        life_of: Callable[[UUID], Life] = lambda _: Life.ENDED,
+        life_of: Callable[[UUID], ProcessLife] = lambda _: ProcessLife.ENDED,
     ) -> None:
         """`life_of`: whether the process of an earlier owner still runs."""
         self._terms = terms
@@ -244,13 +244,13 @@ class DeliveryState:
         still runs. If it ended, the message is a crash suspect. Until that is known it waits."""
         tried = state.was_open[index]
         alive = self._life_of(tried.owner)
-        if alive is Life.UNKNOWN:
+        if alive is ProcessLife.UNKNOWN:
             advance(state.states, index, life.HOLD)
             self._time_all(now_us + JUDGE_AGAIN_US, state, (index,), 0)
             return False
         del state.was_open[index]
         level = tried.level
-        if alive is Life.ENDED:
+        if alive is ProcessLife.ENDED:
             level = level_after_death(level)
             if not is_charged(tried.level):
                 state.tried[index] -= 1
@@ -294,7 +294,7 @@ class DeliveryState:
         self._give_unread(self._most(limit, given), now_us + visibility_us, now_us, given)
         return given
 
-    def hand_out_suspects(self, group: Group, limit: int, *, now_us: int, visibility_us: int) -> list[HandOut]:
+    def hand_out_suspects(self, group: SuspectGroup, limit: int, *, now_us: int, visibility_us: int) -> list[HandOut]:
         """Up to `limit` crash suspects of a group."""
         waiting = self._suspects.get(group.level, deque())
         return self._hand_out(waiting, limit, now_us, visibility_us, level=group.delivered_as)

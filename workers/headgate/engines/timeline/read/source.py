@@ -136,8 +136,6 @@ class TimelineSource:
 
     async def known(self, after: int, up_to: int) -> Facts:
         """The records of all owners and jobs for the parts from one position to another."""
-        noted = await read_unreadable(self._host, self._settings.now, self._generation, self._shard)
-        self._passed.resume(noted)
         part_us = self._settings.now.part_us
         return await self._facts_of_parts(
             _due_us(after) // part_us, (_due_us(up_to) + RESTAMPS_WITHIN_US) // part_us, begin=after
@@ -147,6 +145,8 @@ class TimelineSource:
         """The records of the parts ahead, as far as earlier owners and jobs can have come."""
         if self._next_recalled and (self._readable_to is None or after < self._readable_to):
             return {}
+        if not self._next_recalled:
+            self._passed.resume(await read_unreadable(self._host, self._settings.now, self._generation, self._shard))
         part_us = self._settings.now.part_us
         until_us = min(_due_us(after) + RECALLED_AHEAD_US + RESTAMPS_WITHIN_US, self._recorded_until_us)
         first, last = max(self._next_recalled, _due_us(after) // part_us), until_us // part_us
