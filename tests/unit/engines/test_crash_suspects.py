@@ -10,7 +10,7 @@ import pytest
 from headgate.engines.crash_suspects import (
     GROUP_MAX,
     LEVEL_ALONE,
-    SuspectGroup,
+    DeliveredGroup,
     decide_group,
     group_max,
     is_charged,
@@ -34,15 +34,15 @@ def test_the_level_of_a_group_is_the_last_that_holds_it(size: int) -> None:
 
 def test_suspects_of_one_level_are_in_flight_together() -> None:
     assert decide_group(Counter(), Counter()) is None
-    assert SuspectGroup(3, 16, 3) == decide_group(Counter({1: 50, 3: 12}), Counter())
-    assert SuspectGroup(1, 14, 1) == decide_group(Counter({1: 50, 3: 12}), Counter({1: 50}))
+    assert DeliveredGroup(3, 16, 3) == decide_group(Counter({1: 50, 3: 12}), Counter())
+    assert DeliveredGroup(1, 14, 1) == decide_group(Counter({1: 50, 3: 12}), Counter({1: 50}))
     assert decide_group(Counter({3: 12}), Counter({1: 50})) is None
     assert decide_group(Counter({1: 50}), Counter({1: 64})) is None
 
 
 def test_a_few_suspects_are_as_good_as_halved() -> None:
-    assert SuspectGroup(1, 64, LEVEL_ALONE) == decide_group(Counter({1: 1}), Counter())
-    assert SuspectGroup(1, 64, 5) == decide_group(Counter({1: 3}), Counter())
+    assert DeliveredGroup(1, 64, LEVEL_ALONE) == decide_group(Counter({1: 1}), Counter())
+    assert DeliveredGroup(1, 64, 5) == decide_group(Counter({1: 3}), Counter())
 
 
 @pytest.mark.parametrize("seed", range(200))

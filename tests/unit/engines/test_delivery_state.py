@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from headgate.engines.crash_suspects import LEVEL_ALONE, ProcessLife, SuspectGroup
+from headgate.engines.crash_suspects import LEVEL_ALONE, DeliveredGroup, ProcessLife
 from headgate.engines.lanes.delivery.delivery_state import DeliveryState
 from headgate.engines.lanes.delivery.rows import DeliveryTerms, HandOut, LaneRow, Why
 from headgate.engines.lanes.log.settle_log_format import Moved, RowFacts, Tried, decode, encode
@@ -199,7 +199,7 @@ def open_at(level: int = 0, *, attempt: int = 1, until_us: int = 0) -> Tried:
 
 def suspects(delivery_state: DeliveryState, level: int, *, now_us: int = 0) -> list[HandOut]:
     """Hand out crash suspects of a level, without a bound."""
-    return delivery_state.hand_out_suspects(SuspectGroup(level, 64, level), 64, now_us=now_us, visibility_us=SECOND)
+    return delivery_state.hand_out_suspects(DeliveredGroup(level, 64, level), 64, now_us=now_us, visibility_us=SECOND)
 
 
 def test_attack_D2_what_was_in_flight_when_its_process_ended_is_suspect_and_nothing_else() -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from headgate.engines.crash_suspects import LEVEL_ALONE, ProcessLife, SuspectGroup
+from headgate.engines.crash_suspects import LEVEL_ALONE, DeliveredGroup, ProcessLife
 from headgate.engines.lanes.delivery import delivery_state as module
 from headgate.engines.lanes.delivery import message_life
 from headgate.engines.lanes.delivery.delivery_state import DeliveryState, PendingFacts
@@ -118,7 +118,7 @@ class Scene:
             self.given += self.deliveries.hand_out(self.rng.randint(1, 6), **when)
         else:
             level = self.rng.choice([1, 2, 3, LEVEL_ALONE])
-            group = SuspectGroup(level, 64, self.rng.randint(level, LEVEL_ALONE))
+            group = DeliveredGroup(level, 64, self.rng.randint(level, LEVEL_ALONE))
             self.given += self.deliveries.hand_out_suspects(group, self.rng.randint(1, 6), **when)
 
     def let_time_pass(self) -> None:

@@ -58,8 +58,9 @@ def test_a_message_that_kills_its_process_is_a_dead_letter_and_its_neighbours_ar
         await until_settled(made)
         (dead,) = made.queue.dead
         assert (b"kill", 3, "its process was killed by SIGKILL") == (dead.payload, dead.attempts, dead.reason)
-        # The first process that it ended had run another message before, so it is not charged.
-        assert (23, 3 + 1) == (made.metrics.acked.value, made.metrics.child_deaths.value)
+        # A group of four halves twice at most, and a process that had run another message before is not charged.
+        assert 23 == made.metrics.acked.value
+        assert 3 + 1 <= made.metrics.child_deaths.value <= 3 + 3
         assert 3 == sum(isinstance(each, NackDelivery) and each.killed for each in made.queue.settles)
         assert {1} == {each.attempt for each in made.queue.deliveries if each.payload != b"kill"}
         assert 6 == made.metrics.suspects.value

@@ -71,7 +71,7 @@ def is_charged(level: int) -> bool:
 
 
 @dataclass(frozen=True)
-class SuspectGroup:
+class DeliveredGroup:
     """Suspects to be delivered now."""
 
     level: int
@@ -81,7 +81,7 @@ class SuspectGroup:
     """Their level from then on."""
 
 
-def decide_group(waiting: Counter[int], in_flight: Counter[int]) -> SuspectGroup | None:
+def decide_group(waiting: Counter[int], in_flight: Counter[int]) -> DeliveredGroup | None:
     """The suspects that a process may deliver, by how many of each level wait there and are in flight. Those of one
     level are in flight together, the highest level first, since it is the nearest to its guilty message."""
     running = [level for level, count in in_flight.items() if count]
@@ -89,4 +89,4 @@ def decide_group(waiting: Counter[int], in_flight: Counter[int]) -> SuspectGroup
     left = group_max(level) - in_flight[level] if level else 0
     if left <= 0 or not waiting[level] or any(each != level for each in running):
         return None
-    return SuspectGroup(level, left, level if running else max(level, level_of_group(waiting[level])))
+    return DeliveredGroup(level, left, level if running else max(level, level_of_group(waiting[level])))

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Any
 
 from headgate.engines.contract import Ack, DeadLetterDelivery, Delivery, NackDelivery, Settle, Settled
-from headgate.engines.crash_suspects import NoPeers, Peers, SuspectGroup, decide_group
+from headgate.engines.crash_suspects import DeliveredGroup, NoPeers, Peers, decide_group
 from headgate.engines.lanes.copy_writer import Copier
 from headgate.engines.lanes.cursor import Position
 from headgate.engines.lanes.delivery.delivery_state import NEVER_US, DeliveryState
@@ -331,7 +331,7 @@ class Dispatcher:
             return []
         return self.delivery_state.hand_out(limit, now_us=self.host.now_us(), visibility_us=visibility_us)
 
-    def take_group(self, group: SuspectGroup, limit: int, *, visibility_us: int) -> list[HandOut]:
+    def take_group(self, group: DeliveredGroup, limit: int, *, visibility_us: int) -> list[HandOut]:
         """Up to `limit` crash suspects of a group, for `deliver`."""
         if self._draining or not self.may_act():
             return []

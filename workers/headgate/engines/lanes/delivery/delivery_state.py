@@ -21,7 +21,7 @@ from itertools import count as counter
 from typing import Any
 from uuid import UUID
 
-from headgate.engines.crash_suspects import LEVEL_ALONE, ProcessLife, SuspectGroup, is_charged, level_after_death
+from headgate.engines.crash_suspects import LEVEL_ALONE, DeliveredGroup, ProcessLife, is_charged, level_after_death
 from headgate.engines.lanes.delivery import message_life as life
 from headgate.engines.lanes.delivery.message_life import LifeState, Step, advance, advance_each, advance_run
 from headgate.engines.lanes.delivery.read_budget import ReadBudget
@@ -294,7 +294,9 @@ class DeliveryState:
         self._give_unread(self._most(limit, given), now_us + visibility_us, now_us, given)
         return given
 
-    def hand_out_suspects(self, group: SuspectGroup, limit: int, *, now_us: int, visibility_us: int) -> list[HandOut]:
+    def hand_out_suspects(
+        self, group: DeliveredGroup, limit: int, *, now_us: int, visibility_us: int
+    ) -> list[HandOut]:
         """Up to `limit` crash suspects of a group."""
         waiting = self._suspects.get(group.level, deque())
         return self._hand_out(waiting, limit, now_us, visibility_us, level=group.delivered_as)

@@ -136,37 +136,36 @@ class TimelineSource:
 
     async def known(self, after: int, up_to: int) -> Facts:
         """The records of all owners and jobs for the parts from one position to another."""
-        part_us = self._settings.now.part_us
-        return await self._facts_of_parts(
-            _due_us(after) // part_us, (_due_us(up_to) + RESTAMPS_WITHIN_US) // part_us, begin=after
-        )
+        part_us, whole = self._settings.now.part_us, Facts()
+        part, last = _due_us(after) // part_us, (_due_us(up_to) + RESTAMPS_WITHIN_US) // part_us
+        while True:
+            await self._add_facts(whole, part, begin=after)
+            if part >= last:
+                return whole
+            part = await self._index.next_part(part + 1, last)
 
     async def recall(self, after: int) -> Facts:
-        """The records of the parts ahead, as far as earlier owners and jobs can have come."""
+        """The records of the parts ahead, as far as earlier owners and jobs can have come. Empty parts are
+        skipped."""
         if self._next_recalled and (self._readable_to is None or after < self._readable_to):
             return {}
         if not self._next_recalled:
             self._passed.resume(await read_unreadable(self._host, self._settings.now, self._generation, self._shard))
-        part_us = self._settings.now.part_us
-        until_us = min(_due_us(after) + RECALLED_AHEAD_US + RESTAMPS_WITHIN_US, self._recorded_until_us)
-        first, last = max(self._next_recalled, _due_us(after) // part_us), until_us // part_us
-        facts = await self._facts_of_parts(first, last, begin=after) if first <= last else {}
-        self._next_recalled = last + 1
-        self._readable_to = None
-        if self._next_recalled * part_us <= self._recorded_until_us:
-            self._readable_to = self.order_at(self._next_recalled * part_us - 1 - RESTAMPS_WITHIN_US)
-        return facts
+        part_us, whole = self._settings.now.part_us, Facts()
+        part, last = max(self._next_recalled, _due_us(after) // part_us), self._recorded_until_us // part_us
+        ahead = (_due_us(after) + RECALLED_AHEAD_US + RESTAMPS_WITHIN_US) // part_us
+        while part <= min(ahead, last):
+            await self._add_facts(whole, part, begin=after)
+            part = await self._index.next_part(part + 1, last) if part < last else last + 1
+        self._next_recalled = part
+        self._readable_to = None if part > last else self.order_at(part * part_us - 1 - RESTAMPS_WITHIN_US)
+        return whole
 
-    async def _facts_of_parts(self, part: int, last: int, *, begin: int) -> Facts:
-        whole: Facts = {}
-        while True:
-            async for facts in read_pieces(self._host, self._settings.now, self._key(part), begin=begin):
-                merge_facts(whole, facts)
-                for key, of_row in facts.items():
-                    self._logged.add(key, self._begun(key, of_row.epoch))
-            if part >= last:
-                return whole
-            part = await self._index.next_part(part + 1, last)
+    async def _add_facts(self, whole: Facts, part: int, *, begin: int) -> None:
+        async for facts in read_pieces(self._host, self._settings.now, self._key(part), begin=begin):
+            merge_facts(whole, facts)
+            for key, of_row in facts.items():
+                self._logged.add(key, self._begun(key, of_row.epoch))
 
     def met(self, keys: Iterable[bytes]) -> None:
         """The owner of this lease term has these rows in flight."""
