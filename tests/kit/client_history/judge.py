@@ -166,13 +166,14 @@ class Judge(Fates):
                 yield self._broken("a receipt is of one delivery", message, f"given to {later.actor} as well")
 
     def _charged(self, message: MessageRecord) -> Iterator[Violation]:
-        """An attempt counts the deliveries before it but those that were returned without charge, those of receives
-        that ended without an answer, and for a suspect one that nobody knows of."""
+        """An attempt counts the deliveries before it but those that were returned without charge, and those of
+        receives that ended without an answer: also of one whose owner lost its lane between its record and its
+        answer."""
         free = [each.asked_us for each in message.settles if not each.charged and each.answer == DONE]
-        suspects = 0
+        owners, epoch = 0, 0
         for before, each in enumerate(message.in_order()):
-            suspects += each.suspect
-            charged = before - sum(asked_us <= each.given_us for asked_us in free) + suspects
+            owners, epoch = owners + (each.epoch > epoch > 0 or each.suspect), each.epoch
+            charged = before - sum(asked_us <= each.given_us for asked_us in free) + owners
             unseen = self._unseen(each.given_us) if each.attempt > charged + 1 else 0
             if each.attempt > charged + unseen + 1:
                 what = f"attempt {each.attempt} after {charged} charged, and {unseen} receives without an answer"

@@ -35,7 +35,6 @@ SLOW_POLLS = "slow polls"
 """No bound: a day of virtual time costs a minute of CPU time so, and not ten."""
 TERMS: dict[str, tuple[ModuleType, str, dict[str, float]]] = {
     SLOW_POLLS: (timeline_lanes, "DispatchTerms", {"poll_s_max": 10.0, "turn_s": 3.0}),
-    "holes": (timeline_lanes, "DeliveryTerms", {"holes_max": 12}),
     "messages in flight": (timeline_lanes, "DeliveryTerms", {"in_flight_max": 8}),
     "read-ahead": (timeline_lanes, "DispatchTerms", {"read_ahead_bytes": 3_000, "slice_bytes": 1_000}),
 }
