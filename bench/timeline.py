@@ -7,6 +7,7 @@ Parts, each of which can be measured by itself (`--only`):
 - json: single puts of dicts and of bytes, in the same rounds;
 - path: put, receive and acknowledge, producer and consumer in separate processes, compared with the origin's loop;
 - delivery: the lateness of messages at a thousand per second;
+- tail: messages of 10 kB while one handler in a hundred runs on and on, compared with none that does;
 - lanes: the cost of a process that holds 12, 100 or 1,000 empty lanes (`timeline_lanes.py`);
 - depth: receiving after millions of messages, and with a million scheduled for later (`timeline_depth.py`);
 - synced: put and path with a commit log that is synced before each answer, so nothing depends on its last seconds.
@@ -16,7 +17,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bench.baseline import distances
@@ -33,6 +34,7 @@ from bench.rounds import (
     ROWS_PER_CLIENT_CPU_S,
     ROWS_PER_CPU_S,
     ROWS_PER_S,
+    Metric,
     Rounds,
     Window,
     take_rounds,
@@ -42,13 +44,13 @@ from bench.store_work import KEYSPACE, TABLES, RequestKind
 from bench.timeline_depth import Depth, measure_depth
 from bench.timeline_lanes import measure_lanes
 from bench.timeline_origin import ORIGIN_TABLES
-from bench.timeline_work import SECOND_US, WORKERS_VISIBILITY_US, Do, Form, Keys, Work, new_queue, shared
+from bench.timeline_work import LANES, SECOND_US, WORKERS_VISIBILITY_US, Do, Form, Keys, Work, new_queue, shared
 from bench.window import take_window
 from headgate.local import progress
 
 OURS, ORIGIN, DRIVER_ALONE = "bench.timeline_headgate", "bench.timeline_origin", "bench.store_driver"
 USUAL, SYNCED = ServerKind(), ServerKind("batch")
-PARTS = ("put", "once", "json", "path", "delivery", "lanes", "depth", "synced")
+PARTS = ("put", "once", "json", "path", "delivery", "tail", "lanes", "depth", "synced")
 QUICK_PARTS = PARTS[:-1]
 """The last does nothing that the first two do not, on a second server."""
 TOTAL_S_MAX = 1_500.0
@@ -108,6 +110,14 @@ class Loop:
     targets: tuple[Target, ...] = ()
     rate: int = 0
     """Puts per second; 0 is unlimited."""
+    lanes: int = LANES
+    payload_bytes: int = 0
+    slow_one_in: int = 0
+
+    @property
+    def handled(self) -> int:
+        """How many messages are settled within the window."""
+        return self.messages - (self.messages // self.slow_one_in if self.slow_one_in else 0)
 
 
 LOOPS = (
@@ -124,6 +134,13 @@ PACED = (
     Loop("due at once", OURS, 8_000, targets=(Target(Side.AT_MOST, 1_500, Of.VALUE),), rate=1_000),
     Loop("due in 3 s", OURS, 8_000, 3 * SECOND_US, rate=1_000),
     Loop("the origin's loop", ORIGIN, 8_000, rate=1_000),
+)
+
+
+TAIL = Loop("no slow handlers", OURS, 2_000, rate=100, lanes=1, payload_bytes=10_000)
+TAILS = (
+    replace(TAIL, name="1 % slow handlers", slow_one_in=100, targets=(Target(Side.AT_LEAST, 0.95),)),
+    TAIL,
 )
 
 
@@ -173,7 +190,9 @@ class _Bench:
         elif part == "path":
             self._loops(part, USUAL, LOOPS, "put + receive + ack")
         elif part == "delivery":
-            self._loops(part, USUAL, PACED, "delivery at 1,000/s")
+            self._loops(part, USUAL, PACED, "delivery at 1,000/s", DELIVERY_METRICS, P99_MS)
+        elif part == "tail":
+            self._loops(part, USUAL, TAILS, "10 kB at 100/s, one lane")
         else:
             self._put(part, SYNCED, tuple(replace(each, target=None) for each in (SINGLE, BATCHES, SCHEDULED)))
             slower = tuple(replace(each, targets=(), messages=each.messages // 2) for each in LOOPS)
@@ -279,7 +298,15 @@ class _Bench:
 
     # ---- path and delivery
 
-    def _loops(self, part: str, kind: ServerKind, loops: tuple[Loop, ...], title: str) -> None:
+    def _loops(
+        self,
+        part: str,
+        kind: ServerKind,
+        loops: tuple[Loop, ...],
+        title: str,
+        metrics: Sequence[Metric] = PATH_METRICS,
+        promised: Metric = ROWS_PER_S,
+    ) -> None:
         self.warm_up(kind)
         if self._plan.quick:
             loops = tuple(replace(each, messages=_fewer(each.messages)) for each in loops)
@@ -291,8 +318,6 @@ class _Bench:
 
         with progress.step(f"{part}: {title}", expect_s=len(loops) * self._plan.rounds * 10):
             rounds = self._take(f"{title} ({part})", list(by_name), take)
-        paced = bool(loops[0].rate)
-        metrics, promised = (DELIVERY_METRICS, P99_MS) if paced else (PATH_METRICS, ROWS_PER_S)
         figures: list[Figure] = []
         for each in loops[:-1]:
             case = _case(title, each.name, kind)
@@ -312,10 +337,17 @@ class _Bench:
             callers=CALLERS,
             delay_us=loop.delay_us,
             rate=loop.rate,
+            lanes=loop.lanes,
+            payload_bytes=loop.payload_bytes,
         )
         producer = self._servers.client(kind, loop.module, "producer")
         consumer = self._servers.client(kind, loop.module, "consumer")
         consuming = replace(work, do=Do.CONSUME, callers=8, batch=100, visibility_us=WORKERS_VISIBILITY_US)
+        if loop.slow_one_in:  # hidden for as long as the window lasts, as a worker would keep it
+            long_us = 2 * round(LONGEST_S) * SECOND_US
+            consuming = replace(
+                consuming, messages_max=loop.handled, slow_one_in=loop.slow_one_in, visibility_us=long_us
+            )
         return self._window(loop.name, kind, {producer: replace(work, baseline_name=True), consumer: consuming})
 
     # ---- both

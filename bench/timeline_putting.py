@@ -12,7 +12,7 @@ from typing import Any
 
 from bench.timeline_process import TimelineProcess
 from bench.timeline_run import Run
-from bench.timeline_work import DICTS, PAYLOADS, TIMED_ONE_IN, Do, Form, Keys, Work, stamped
+from bench.timeline_work import DICTS, PAYLOADS, TIMED_ONE_IN, Do, Form, Keys, Work, padded, stamped
 from headgate.client.model.outgoing import build_plain_message
 from headgate.client.model.payloads import CONTENT_TYPE, JSON
 from headgate.engines.contract import NewMessage
@@ -137,7 +137,8 @@ class Putting(Run):
         now_us, sent = self.process.clock.now_us(), time.perf_counter()
         due_us = now_us + work.delay_us if work.delay_us else None
         try:
-            ids = await self.queue.put([NewMessage(stamped(next(self._payload), now_us), due_us)])
+            payload = padded(stamped(next(self._payload), now_us), work.payload_bytes)
+            ids = await self.queue.put([NewMessage(payload, due_us)])
         except HeadgateError as error:
             self.fail(error)
             return

@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Sequence
 
+from bench.timeline_process import TimelineProcess
 from bench.timeline_run import Run
 from bench.timeline_work import LANES, SECOND_US, TIMED_ONE_IN, Do, Work, stamp_of
 from headgate.engines.contract import Ack, Delivery, Settled
@@ -23,6 +24,10 @@ LATENCIES_MAX = 65_536
 
 class Receiving(Run):
     """One run of a consumer."""
+
+    def __init__(self, process: TimelineProcess) -> None:
+        super().__init__(process)
+        self._given = 0
 
     async def work(self, work: Work) -> None:
         if work.do is Do.SLICES:
@@ -42,6 +47,8 @@ class Receiving(Run):
                     self.latencies_s.append(time.perf_counter() - asked)
                 else:
                     self._late(given, clock.now_us(), work)
+                if work.slow_one_in:
+                    given = self._handled(given, work.slow_one_in)
                 settled = await queue.settle([Ack(each.receipt) for each in given])
             except Unavailable as error:  # the clock after a pause of the machine; then they come again
                 self.fail(error)
@@ -60,6 +67,13 @@ class Receiving(Run):
         for each in given[::step]:
             due_us = stamp_of(each.payload) + work.delay_us if work.rate else each.due_us
             self.latencies_s.append((now_us - due_us) / SECOND_US)
+
+    def _handled(self, given: Sequence[Delivery], slow_one_in: int) -> list[Delivery]:
+        """Those whose handlers have returned. The others run for longer than the window lasts, and are settled by
+        nobody here."""
+        numbers = range(self._given + 1, self._given + len(given) + 1)
+        self._given += len(given)
+        return [each for number, each in zip(numbers, given, strict=True) if number % slow_one_in]
 
     async def _read_slices(self, work: Work) -> None:
         """From the position of each lane in turn, one slice at a time."""

@@ -89,6 +89,10 @@ class Work:
     keeps: bool = False
     """Whether the queue stays open, with its lanes, for the next run."""
     lanes: int = LANES
+    payload_bytes: int = 0
+    """Of a stamped message; 0: as all others."""
+    slow_one_in: int = 0
+    """The handler of one message in this many takes longer than the window; 0: of none."""
 
     def job(self) -> Job:
         """In the form of a client process's request."""
@@ -135,6 +139,11 @@ DICTS = [json.loads(payload) for payload in PAYLOADS]
 def stamped(payload: bytes, now_us: int) -> bytes:
     """Of the same length, with the time of its put."""
     return b"%0*d" % (STAMP_BYTES, now_us) + payload[STAMP_BYTES:]
+
+
+def padded(payload: bytes, size: int) -> bytes:
+    """With zeros, to this size."""
+    return payload.ljust(size, b"0")
 
 
 def stamp_of(payload: bytes) -> int:
