@@ -149,11 +149,14 @@ class Child:
             writer.transport.abort()
         if child is None:
             return None
-        with contextlib.suppress(TimeoutError):
-            # It may be dying by itself; then its own exit code is more informative than ours.
-            return await asyncio.wait_for(child.wait(), 0.5 if writer is not None and _is_at_end(self._reader) else 0)
-        with contextlib.suppress(ProcessLookupError):
-            child.kill()
+        try:
+            with contextlib.suppress(TimeoutError):
+                # It may be dying by itself; then its own exit code is more informative than ours.
+                own_s = 0.5 if writer is not None and _is_at_end(self._reader) else 0
+                return await asyncio.wait_for(child.wait(), own_s)
+        finally:  # also where this is cancelled: nobody else knows the process
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
         return await child.wait()
 
     def _send(self, value: object) -> None:
