@@ -247,6 +247,7 @@ def test_what_is_in_a_queue_can_be_checked_counted_and_found(connection_variable
         assert [soon, later] == [each.id for each in await queue.peek()]
         assert [later] == [each.id for each in await queue.peek(since=datetime.now(UTC) + timedelta(minutes=1))]
         (message,) = await queue.receive(1)
+        await asyncio.sleep(2)  # a put is counted within a second
         stats = await queue.stats()
         assert (0, 1, 1, 2) == (stats.backlog, stats.in_flight, stats.delayed, len(stats.lanes))
         await message.ack()
