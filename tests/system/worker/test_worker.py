@@ -279,7 +279,7 @@ def test_a_handler_that_kills_its_process_is_a_dead_letter_and_its_neighbours_ar
             ]
 
         assert [(b"kill", "its process was killed by SIGKILL", "3")] == connected(connection_variables, dead)
-        # with its worker, in groups of 16 that halve, once more where its process had run another, and three times alone
+        # with its worker, in groups of 16 that halve, once where its process had run another, three times alone
         assert 1 + 3 <= fleet.notes.begun()[killer] <= 1 + 4 + 1 + 3
         twice = {each for each, times in fleet.notes.begun().items() if times > 1} - {killer}
         received = {each.message_id for each in fleet.notes.all() if each.worker == "one"}
