@@ -408,7 +408,7 @@ class Consuming:
             epoch = dispatcher.lease_term.epoch
             if self._epochs.get(lane) != epoch:
                 self._epochs[lane] = epoch
-                print_event("taken", lane=list(lane), epoch=epoch, clean=dispatcher.lease_term.clean)
+                print_event("taken", lane=list(lane), epoch=epoch)
             if dispatcher.ended is not None and (lane, epoch) not in self._reported_end:
                 self._reported_end.add((lane, epoch))
                 print_event(
