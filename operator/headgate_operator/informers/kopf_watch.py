@@ -78,6 +78,7 @@ class KopfWatch:
         for kind in (watched.kind for watched in self._watched):
             kopf.on.event(kind.group, kind.version, kind.plural, id=kind.plural, registry=registry)(self._on_event)
         kopf.on.startup(id="started", registry=registry)(self._started)
+        kopf.on.cleanup(id="ending", registry=registry)(self._ending)
         kopf.on.login(id="login", registry=registry)(self._log_in)
         return registry
 
@@ -111,6 +112,10 @@ class KopfWatch:
     async def _started(self, **_: Any) -> None:
         """kopf has put its own handlers of signals in the place of ours."""
         call_on_sigterm(self._stopping.set)
+
+    async def _ending(self, **_: Any) -> None:
+        """kopf has begun to end, by a signal that it took after all. It waits for seconds, and nobody else has to."""
+        self._stopping.set()
 
     async def _log_in(self, **_: Any) -> kopf.ConnectionInfo:
         """The same way in as our own client's; asked again when the server does not take it any more."""

@@ -249,6 +249,7 @@ class _Process:
         self._inspection = InspectionServers(self._operator, cluster, self._leading)
         self._kopf = KopfWatch(self._operator.intake, cluster.access, self._stopping)
         self._alive = LivenessCheck(self._operator.queue, self._operator.audit, reconcilers=RECONCILERS)
+        self._watching: asyncio.Task[None] | None = None
         measure(self._registry, self._operator, is_leading=self._leading.may_act)
 
     async def run(self) -> None:
@@ -266,10 +267,10 @@ class _Process:
                 raise EnvironmentProblem("Leadership lost; restarting as standby")
             await self._operator.finish()
         finally:
-            self._kopf.stop()
             await end_task(keeping, stopped, working)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._leading.give_up(), 5)
+            await self._end_kopf()
             await self._operator.close()
             await self._inspection.close()
             if http_server is not None:
@@ -280,7 +281,16 @@ class _Process:
         await self._leading.taken.wait()
         let_changes_pass()
         collecting = collect_at_rest(self._operator.queue.is_idle)
-        await run_together({"kopf": self._kopf.run(), "operator": self._operator.run(), "collector": collecting})
+        self._watching = start_task("kopf", self._kopf.run())
+        watching = _result_of(self._watching)
+        await run_together({"kopf": watching, "operator": self._operator.run(), "collector": collecting})
+
+    async def _end_kopf(self) -> None:
+        """After the Lease was given up: kopf waits for each task of the loop that is younger, for seconds, and only
+        reads."""
+        if self._watching is not None:
+            self._kopf.stop()
+            await end_task(self._watching)
 
     async def _open_http_server(self) -> HttpServer | None:
         if self._given.address is None:
@@ -297,6 +307,11 @@ class _Process:
         if self._leading.may_act():
             return None if self._operator.listed.is_set() else "it leads, but has not read all lists yet"
         return None if self._leading.has_read_lease.is_set() else "it has not reached the cluster yet"
+
+
+async def _result_of(task: asyncio.Task[None]) -> None:
+    """What it ends with. Cancelling this does not cancel it."""
+    await asyncio.shield(task)
 
 
 class _Wall:
