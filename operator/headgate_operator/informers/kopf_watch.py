@@ -53,6 +53,8 @@ class KopfWatch:
         self._stopping = stopping
         self._watched = watched
         self._stop = asyncio.Event()
+        self.ending = asyncio.Event()
+        """Set when kopf begins to end, for whatever reason; `run` returns or raises later."""
 
     async def run(self) -> None:
         """Watch until `stop`; Unavailable if kopf ends by a fault."""
@@ -114,8 +116,8 @@ class KopfWatch:
         call_on_sigterm(self._stopping.set)
 
     async def _ending(self, **_: Any) -> None:
-        """kopf has begun to end, by a signal that it took after all. It waits for seconds, and nobody else has to."""
-        self._stopping.set()
+        """kopf ends, by a signal that it took after all or by a fault. It waits for seconds; nobody else has to."""
+        self.ending.set()
 
     async def _log_in(self, **_: Any) -> kopf.ConnectionInfo:
         """The same way in as our own client's; asked again when the server does not take it any more."""

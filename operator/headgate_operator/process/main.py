@@ -58,6 +58,7 @@ from headgate_operator.store.sessions import SchemaOfCluster
 log = logging.getLogger("headgate.operator")
 
 MAX_SKEW_US: Final = 500_000
+KOPF_ENDS_S: Final = 10.0
 REACH_WITHIN_S: Final = 30.0
 REACH_AGAIN_S: Final = 1.0
 NAMESPACE_FILE: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount/namespace")
@@ -259,22 +260,25 @@ class _Process:
         keeping = start_task("lease", self._leading.keep())
         working = start_task("leading", self._lead())
         stopped = start_task("stop", self._stopping.wait())
+        ending = start_task("end of kopf", self._kopf.ending.wait())
         try:
-            done, _ = await asyncio.wait({keeping, working, stopped}, return_when=asyncio.FIRST_COMPLETED)
-            for task in done - {stopped}:
+            done, _ = await asyncio.wait({keeping, working, stopped, ending}, return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {stopped, ending}:
                 task.result()  # raises what ended it
             if keeping in done and not self._stopping.is_set():
                 raise EnvironmentProblem("Leadership lost; restarting as standby")
             await self._operator.finish()
         finally:
-            await end_task(keeping, stopped, working)
+            await end_task(keeping, stopped, working, ending)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._leading.give_up(), 5)
-            await self._end_kopf()
+            fault = await self._end_kopf()
             await self._operator.close()
             await self._inspection.close()
             if http_server is not None:
                 await http_server.close()
+            if fault is not None:
+                raise fault
 
     async def _lead(self) -> None:
         """Stand by until the Lease is ours; then watch and work."""
@@ -285,12 +289,18 @@ class _Process:
         watching = _result_of(self._watching)
         await run_together({"kopf": watching, "operator": self._operator.run(), "collector": collecting})
 
-    async def _end_kopf(self) -> None:
+    async def _end_kopf(self) -> BaseException | None:
         """After the Lease was given up: kopf waits for each task of the loop that is younger, for seconds, and only
-        reads."""
-        if self._watching is not None:
-            self._kopf.stop()
-            await end_task(self._watching)
+        reads. Returns its fault."""
+        if self._watching is None:
+            return None
+        if self._kopf.ending.is_set():
+            await asyncio.wait({self._watching}, timeout=KOPF_ENDS_S)
+        if self._watching.done() and not self._watching.cancelled():
+            return self._watching.exception()
+        self._kopf.stop()
+        await end_task(self._watching)
+        return None
 
     async def _open_http_server(self) -> HttpServer | None:
         if self._given.address is None:
