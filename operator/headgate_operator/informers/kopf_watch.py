@@ -27,8 +27,6 @@ from headgate_operator.informers.watched_kinds import WATCHED, WatchedKind
 IDLE_S: Final = 1.0
 """How long kopf's worker of an object waits for its next event. It holds the last document of its object meanwhile:
 with a minute two thousand objects took 47 MB more at the start."""
-EXIT_S: Final = 0.1
-"""How long kopf's end waits for those workers: the Lease is given up after it, and a standby waits for that."""
 PAGE: Final = 100
 """Objects per page of a list: a page is parsed at once, and holds the event loop meanwhile."""
 RETRY_S: Final = 0.5
@@ -88,7 +86,6 @@ class KopfWatch:
         settings = kopf.OperatorSettings()
         settings.posting.enabled = False
         settings.queueing.idle_timeout = IDLE_S
-        settings.queueing.exit_timeout = EXIT_S
         settings.watching.chunk_size = PAGE
         settings.watching.connect_timeout = CONNECT_S
         settings.networking.request_timeout = REQUEST_S

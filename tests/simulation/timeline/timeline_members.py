@@ -31,7 +31,6 @@ from headgate.engines.contract import (
 )
 from headgate.engines.lanes.balance.membership import Sharing
 from headgate.engines.lanes.delivery.read_budget import ReadBudget
-from headgate.engines.lanes.lane_name import LaneName
 from headgate.engines.lanes.ownership.decide_lease import LeaseTerm, LeaseTerms
 from headgate.engines.lanes.reservation_by_job import RangeReserver, ReservedRange, ReservedRow
 from headgate.engines.lanes.source import RangeReservation
@@ -112,8 +111,6 @@ class Life:
     """How many handlers took very long."""
     disturbed_us: list[tuple[int, int]] = field(default_factory=list)
     """From when to when a fault was under way."""
-    held: dict[str, dict[LaneName, int]] = field(default_factory=dict)
-    """By the receipt of a delivery: which lanes its process held then, and by which epoch."""
     broken: list[str] = field(default_factory=list)
     """Loops that ended by an error of their own, and other impossible events."""
     dead_letters: set[Grave] = field(default_factory=set)
@@ -255,10 +252,7 @@ class Consumer(Member):
 
     def _note(self, result: Sequence[Delivery], visibility_us: int) -> None:
         self.life.ledger.delivered(self.actor, result, clock_us=self._clock_us(), visibility_us=visibility_us)
-        lanes = self.engine.lanes.held.items() if self.engine is not None else ()
-        held = {name: dispatcher.lease_term.epoch for name, dispatcher in lanes}
         for each in result:
-            self.life.held[each.receipt] = held
             self.life.came[name_of(each.payload)] += 1
             self.process.note(
                 "receives", name_of(each.payload), ("attempt", each.attempt), ("epoch", each.epoch), *_flags(each)
